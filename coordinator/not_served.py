@@ -1,4 +1,4 @@
-"""Responses for groups that cannot be served yet, on which clients retry; and the operator's way out if a record of
+"""Responses for groups that cannot be served yet, on which clients retry; and advice for the operator when a record of
 their partition cannot be read.
 """
 
@@ -30,7 +30,9 @@ def retry_reply(command: AnyRequest) -> tuple[Reply, ...]:
 
 
 def way_out(broken: BrokenRecord, log_url: str = "URL") -> str:
-    """The way out if a record stops its partition. Clients cannot remove a batch from the middle of a topic."""
+    """Return advice for the operator when an unreadable record keeps its partition from being served. Kafka lets no
+    client remove a batch from the middle of a topic.
+    """
     if isinstance(broken, BrokenBatch):
         return (
             "another replica of the topic's partition, if its copy of the batch is complete: make it the leader "

@@ -1,6 +1,6 @@
 """Decodes the subscriptions and assignments of protocol type `consumer`, the only opaque fields that we decode.
 
-They are displayed, and, as in Kafka, tell whether a group subscribes to a topic whose offsets are to be deleted (S17).
+They are displayed, and, as in Kafka, show whether a group subscribes to a topic whose offsets are to be deleted (S17).
 Bytes that cannot be decoded give None, not an error (known bug R16).
 
 Both messages begin with a 16-bit version. All versions begin with the fields of version 0, which are all that the
@@ -29,11 +29,11 @@ from kio.static.primitive import i32
 CONSUMER_PROTOCOL_TYPE = "consumer"
 
 TOPICS_LOOKED_AT_MAX = 50_000
-"""How many topics are read of all subscriptions of a group together: about 10 ms of work."""
+"""The limit of topics read from all subscriptions of a group together: about 10 ms of work."""
 
 KINDS_MAX = 4
-"""How many lists of the same length are remembered, so that equal ones are decoded once; more would cost too many
-comparisons.
+"""How many topic lists of each length are cached, so that equal ones are decoded once; with more, comparing would cost
+too much.
 """
 
 _VERSION_0 = b"\x00\x00"
@@ -151,7 +151,7 @@ def assigned_partitions(assignment: bytes) -> tuple[tuple[str, int], ...] | None
 def _read(reader: Reader[_Message], data: bytes) -> _Message | None:
     try:
         message, _ = reader(data, len(_VERSION_0))
-    except (SerialError, ValueError):  # a ValueError is kio's answer to a negative count
+    except (SerialError, ValueError):  # kio raises ValueError for a negative count
         return None
     return None if _has_null_array(message) else message
 

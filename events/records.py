@@ -5,7 +5,7 @@ EventsError
     UnknownEventType  ... because its schema is unknown here: a newer version wrote it
     UndecodableKey    ... because its key cannot be read, so not even the group is known
     BrokenBatch       ... nor can any other record of its batch
-  LogTooNew           the log's format level is above what this version knows
+  LogTooNew           the log's format level is higher than this version knows
 
 Foreign records are those that no owner wrote. Readers skip and count them, and note the first of each partition. The
 log decides which records are foreign (`StoredRecord.is_foreign`); callers report them.
@@ -20,8 +20,8 @@ FORMAT_LEVEL = 7
 
 Levels 1, 2 and 4 to 7 are the folders of `schemas/`. Level 3 has no schemas of its own: in a Kafka topic its records
 carry the header `muster` (see log/kafka/marks.py), which an older version would neither write nor check for. A new log
-starts at the highest level and then keeps its level, so that older versions can continue with it, until `muster log
-upgrade`.
+starts at the highest level. A log keeps its level until `muster log upgrade`, so that older versions can still take it
+over.
 """
 
 SIGNS_OF_LIFE_FROM_LEVEL = 4
@@ -45,8 +45,8 @@ Transition = tuple[Record, ...]
 class StoredRecord(msgspec.Struct, frozen=True):
     """A record as stored in a log. `timestamp_ms` is the wall clock of its append.
 
-    `is_foreign`: no owner wrote it, so readers skip it. The log detects that while it reads, and drops the value, and
-    the key unless it is one of ours.
+    `is_foreign`: no owner wrote it, so readers skip it. The log detects foreign records while reading, and drops their
+    value, and their key unless it is one of ours.
     """
 
     partition: int
@@ -75,7 +75,7 @@ class RawRecord(msgspec.Struct, frozen=True):
 
 
 class EventsError(Exception):
-    """A history cannot be used as it is."""
+    """Base of the errors of a history that cannot be read."""
 
 
 class BrokenRecord(EventsError):
@@ -97,7 +97,7 @@ class UndecodableKey(BrokenRecord):
 
 
 class BrokenBatch(BrokenRecord):
-    """A whole batch cannot be read: not even its keys, so no record can be appended to replace it."""
+    """A whole batch cannot be read, not even its keys, so it cannot be superseded by new records with the same keys."""
 
 
 class LogTooNew(EventsError):

@@ -1,8 +1,8 @@
 """Connections to groups' coordinators: finds them, and retries when they have moved.
 
-Knows nothing of the requests except how to read the error in a response. The connection to a cluster is in
-`events/kafka/`. Brokers are identified by the addresses that FindCoordinator returns, not by Metadata: Musters behind
-several addresses may all have the same node id.
+Of the requests it knows only how to find the error in a response. The connection to a cluster is in `events/kafka/`.
+Brokers are identified by the addresses that FindCoordinator returns, not by Metadata: Musters behind several addresses
+may all have the same node id.
 
     AdminError                  one line, to be shown to users
       InvalidArgument           the request makes no sense; nothing was sent

@@ -18,7 +18,7 @@ class JoinedMember(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class JoinGroupOutcome(msgspec.Struct, frozen=True, kw_only=True):
-    """The defaults are those of every error (W12)."""
+    """The defaults are the values of every error response (W12)."""
 
     error: ErrorCode = ErrorCode.none
     member_id: MemberId
@@ -35,7 +35,7 @@ class Superseded(msgspec.Struct, frozen=True):
 
 
 class SyncGroupOutcome(msgspec.Struct, frozen=True, kw_only=True):
-    """The defaults are those of every error (W14)."""
+    """The defaults are the values of every error response (W14)."""
 
     error: ErrorCode = ErrorCode.none
     protocol_type: str | None = None
@@ -105,10 +105,9 @@ class DeleteGroupOutcome(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ReleasedMember(msgspec.Struct, frozen=True, kw_only=True):
-    """A member of a group that was released, which has to join again upstream.
+    """A member of a released group, which has to rejoin upstream.
 
-    `was_parked`: a parked request of it was answered at the release; the others learn of the release by their next
-    request.
+    `was_parked`: its parked request was answered at the release; other members learn of it from their next response.
     """
 
     member_id: MemberId
@@ -179,8 +178,8 @@ class MoveState(StrEnum):
 class MovingMember(msgspec.Struct, frozen=True, kw_only=True):
     """A member that a move waits for, or that is late.
 
-    `is_notified`: a response has asked it to rejoin, and it has not done so yet. `wait_ms`: how much longer the move
-    waits for it at most; None if unknown. `was_dropped`: the cluster upstream removed it before that response.
+    `is_notified`: a response has asked it to rejoin, and it has not done so yet. `wait_ms`: the longest that the move
+    will still wait for it; None if unknown. `was_dropped`: the cluster upstream removed it before that response.
     """
 
     member_id: str

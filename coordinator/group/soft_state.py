@@ -1,7 +1,7 @@
 """Soft state: the part of a group's state that is never written.
 
-Parked requests, session deadlines, pending members (KIP-394), the deadlines of phases, of registrations and so on. All
-of it is lost in a takeover and rebuilt by `loaded_groups.restore_soft_state`. All times here are monotonic ms.
+Parked requests, session deadlines, pending members (KIP-394), the deadlines of phases, registrations and so on. All of
+it is lost in a takeover and rebuilt by `loaded_groups.restore_soft_state`. All times here are monotonic ms.
 
 A decision works on a copy (`SoftState.copy`). Only `Session`s are shared between copies, so that a heartbeat that
 arrives while an append is in flight is not lost: the runtime *refreshes* a session in place, rules *replace* it.
@@ -123,7 +123,7 @@ SENDERS_MAX = 100
 class RateLimitWindow(msgspec.Struct, frozen=True, kw_only=True):
     """The rate limit for recording refusals: how many were written since the window began.
 
-    `suppressed`: how many of each sender were not written since its last one that was.
+    `suppressed`: by sender, how many refusals were left out since the last one that was written.
     """
 
     started_ms: float = -NEVER

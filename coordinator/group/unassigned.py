@@ -1,7 +1,7 @@
 """Partitions of subscribed topics that a Stable group assigns to no member, and the rebalance for them.
 
 Kafka leaves both to the clients. The leader has to notice that a topic has grown, but a static leader that was
-restarted may not know that it leads (KIP-345), and then no member notices. A static member that comes back with other
+restarted may not know that it leads (KIP-345), and then no member notices. A static member that rejoins with other
 topics keeps its old assignment. With `members.unassigned.rebalance.delay.ms` Muster makes the group rebalance in both
 cases.
 
@@ -9,8 +9,8 @@ cases.
 group. The topics that the group was asked to rebalance for are kept in the log until they are assigned: if the leader
 still does not assign them, it is not asked again until a topic's number of partitions changes.
 
-Members may list as much as their requests hold. A group with more than SHARES_MAX topics and partitions, or with a
-member that has more than BYTES_MAX of them, is left alone.
+Only the size of a request limits how much a member lists. A group with more than SHARES_MAX topics and partitions, or
+with a member that has more than BYTES_MAX of them, is left alone.
 """
 
 from collections import defaultdict
@@ -28,7 +28,8 @@ from muster.events.state import Group, GroupState, Member, TopicSize
 from muster.events.steps import Steps, finished
 
 ASKED_MAX: Final = 1_000
-"""How many topics a group can be asked to rebalance for and not have assigned yet: they are stored in one event."""
+"""The limit of topics that a group was asked to rebalance for and has not assigned yet: they are stored in one event.
+"""
 SHARES_MAX: Final = 200_000
 """The limit of different topics subscribed to in a group, plus the partitions assigned: about 20 MB."""
 BYTES_MAX: Final = 512 * 1_024
@@ -47,7 +48,7 @@ class Shares(msgspec.Struct, frozen=True, kw_only=True):
     kept: frozenset[str]
 
     def unassigned(self, topic: str, partitions: int) -> range | frozenset[int]:
-        """Return the topic's partitions that are assigned to no member; `partitions`: the topic's number of them."""
+        """Return the topic's partitions that are assigned to no member; `partitions`: how many the topic has."""
         if not self._lacks(topic, partitions):
             return range(0)
         assigned = self.assigned.get(topic, range(0))
@@ -69,7 +70,7 @@ class Shares(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def unassigned_topics(self) -> frozenset[str]:
-        """The topics with subscribers of which no partition is assigned."""
+        """Topics that members subscribe to, but of which no partition is assigned."""
         return self.subscribed - self.assigned.keys()
 
 
@@ -81,7 +82,7 @@ def shares_of(group: Group) -> Shares | None:
 
 
 def read_shares(group: Group) -> Steps[Shares | None]:
-    """Read the same in steps, one per member; the group must not change meanwhile."""
+    """Like `shares_of`, but in steps, one per member; the group must not change meanwhile."""
     image = group.image
     if image.state is not GroupState.STABLE or image.protocol_type != CONSUMER_PROTOCOL_TYPE:
         return None
@@ -138,7 +139,7 @@ def is_news(group: Group, topics: Iterable[TopicSize], found: Shares) -> bool:
 
 
 def rebalance_unassigned(turn: Turn, command: RebalanceUnassigned) -> None:
-    """Rebalance once for the topics that need it; forget those that were asked for and no longer need it."""
+    """Rebalance once for the topics that need it; forget earlier ones that no longer need it."""
     group = turn.group
     found = shares_of(group) if may_rebalance(group) and group.config.unassigned_rebalance_delay_ms else None
     if found is None:

@@ -1,6 +1,6 @@
 """TLS handshakes with clients, in turns, so that many at once do not block the event loop.
 
-A handshake costs us a millisecond or more of CPU time, and its client next to nothing. A TLS transport processes bytes
+A handshake costs us a millisecond or more of CPU time, and the client next to nothing. A TLS transport processes bytes
 as they arrive, for all clients within one turn of the loop. So a gate between each socket and its TLS keeps the bytes
 that arrive, and passes them on when it has its turn. All handshakes together get 5 ms per turn of the loop. The
 client's timeout runs only while we wait for the client.
@@ -23,13 +23,15 @@ from muster.coordinator.net.flow import Flow
 log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
 
 HANDSHAKE_TIMEOUT_S = 10.0
-"""The client's time for a handshake; Java clients give up after the same time (socket.connection.setup.timeout.ms)."""
+"""How long the client may take for a handshake; Java clients give up after the same time
+(socket.connection.setup.timeout.ms).
+"""
 
 HANDSHAKE_AND_TURNS_TIMEOUT_S = 60.0
 """The time for a handshake including its waits for turns."""
 
 KEPT_BYTES_MAX: Final = 16_384
-"""The bytes that are kept until their turn; one more read may add as many. A flight of a handshake is smaller."""
+"""How many bytes are kept until their turn; one more read may add as many. A handshake's flight is smaller."""
 _READ: Final = memoryview(bytearray(KEPT_BYTES_MAX))
 """The shared read buffer of all gates: the loop's own reads may take 256 KiB for each client."""
 

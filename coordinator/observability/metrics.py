@@ -20,7 +20,7 @@ from muster.events.causes import TRIGGERS
 REGISTRY = CollectorRegistry()
 """The registry of the process, in which the assembly registers collectors."""
 
-disable_created_metrics()  # type: ignore[no-untyped-call]  # a second series per metric with its creation time, never used
+disable_created_metrics()  # type: ignore[no-untyped-call]  # no extra _created series
 
 _REBALANCE_BUCKETS = (0.05, 0.1, 0.2, 0.5, 1, 2, 3, 5, 10, 30, 60, 300, 900)
 _TAKEOVER_BUCKETS = (0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30, 60)

@@ -25,11 +25,11 @@ class UpstreamOffsetStore:
         return None
 
     async def claim(self, _partition: int) -> Iterable[GroupId]:
-        """Return no groups. Upstream has its own fencing, by the shadow."""
+        """Return no groups. The shadow in the upstream group fences writers."""
         return ()
 
     async def renew(self, _partition: int, _between_writes: BetweenWrites) -> None:
-        """Do nothing: upstream has its own fencing, by the shadow."""
+        """Do nothing: the shadow in the upstream group fences writers."""
 
     async def write(self, changes: Sequence[OffsetsChange]) -> Sequence[AppendRefused | None]:
         """Ignore the changes: offsets upstream are deleted, or expire, there."""

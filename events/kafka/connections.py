@@ -57,7 +57,7 @@ _Lane = tuple[Hashable, int]
 
 
 class _Known(msgspec.Struct, kw_only=True, eq=False):
-    """The state of an address. `shut`: until when it is not tried again, and why.
+    """The state of an address. `shut`: the end of its backoff, and the failure that caused it.
 
     `unchecked`: the lanes in `lanes` that were opened before the cluster's id was known.
     """
@@ -268,4 +268,4 @@ class Connections:
 def _ended(known: _Known, lane: _Lane, task: asyncio.Task[AIOKafkaConnection]) -> None:
     del known.opening[lane]
     if not task.cancelled():
-        task.exception()  # mark it as retrieved, even if no caller waits any more
+        task.exception()  # mark it as retrieved, even if no caller is waiting

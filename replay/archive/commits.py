@@ -7,7 +7,7 @@ Whatever happens between two of these steps, readers see either the previous com
 The lock keeps a second writer out with a clear message. On file systems whose locks do not work between machines, the
 manifest's number keeps it out: the second writer's commit fails, and its files are leftovers. Leftovers may belong to a
 writer that is still alive and about to commit them. So before they are removed, an empty commit takes the number that
-this writer would need: then nothing that was written before can be committed any more. File names are never reused.
+this writer would need: then they can no longer be committed. File names are never reused.
 """
 
 import re
@@ -74,7 +74,9 @@ class ArchiveWriter:
         return self._state
 
     def begin(self, log: Archived) -> State:
-        """Check that the archive is that log's; a new one becomes it. Raises LogMismatch if it is another log's."""
+        """Check that the archive belongs to this log, or make a new one belong to it. Raises LogMismatch if it is
+        another log's.
+        """
         if self._state is None:
             nothing = Live(segments=(), replaced={}, expired=())
             first = Manifest(
@@ -190,7 +192,7 @@ def writing(root: Path, *, disk: Disk = DISK, now_ms: int | None = None, make: b
     """Open the archive for writing, exclusively. `make`: create it if missing. Raises ArchiveBusy, LogMissing,
     LogMismatch, LogDamaged.
 
-    Errors of the file system are LogUnavailable for a full disk, else LogMismatch.
+    File system errors become LogUnavailable if the disk is full, else LogMismatch.
     """
     if not make:
         manifests.opened(root)

@@ -1,7 +1,7 @@
 """File operations that make a committed archive survive a crash: everything is synced before it is relied on.
 
-Every step that a crash can separate from the next one is a method of Disk, so that tests can crash between any two.
-Knows nothing of segments and manifests.
+Every step after which a crash matters is a method of Disk, so that tests can simulate a crash between any two. Knows
+nothing of segments and manifests.
 """
 
 import errno
@@ -35,7 +35,7 @@ class Disk:
     """The steps of writing an archive. Each raises OSError; `said` turns that into an error for users."""
 
     def make_folder(self, path: Path) -> None:
-        """Create the folder and its parents, so that they survive a crash."""
+        """Create the folder and its parents durably."""
         missing = [each for each in (path, *path.parents) if not each.exists()]
         for each in reversed(missing):
             each.mkdir(exist_ok=True)
@@ -73,7 +73,7 @@ class Disk:
             raise
 
     def sync_folder(self, path: Path) -> None:
-        """Make the names in the folder survive a crash."""
+        """Make the names in the folder durable."""
         sync_path(path)
 
     def remove(self, path: Path) -> None:
@@ -133,7 +133,7 @@ class NewFile:
         return self._sha256.hexdigest()
 
     def keep(self, to: Path) -> None:
-        """Give the file its name atomically. Another file of that name is replaced."""
+        """Give the file its name atomically, replacing any other file of that name."""
         self._disk.sync(self._file)
         self._file.close()
         self._disk.make_folder(to.parent)
@@ -155,7 +155,7 @@ class NewFile:
 
 
 def sync_path(path: Path) -> None:
-    """Make a file's content, or the names in a folder, survive a crash."""
+    """Make a file's content, or the names in a folder, durable."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
@@ -165,7 +165,7 @@ def sync_path(path: Path) -> None:
 
 @contextmanager
 def locked(path: Path, busy: Callable[[str], Exception]) -> Iterator[None]:
-    """Hold a lock, if the file system supports any. Raises the result of `busy` for the name of the current holder.
+    """Hold a lock, if the file system supports locks. If it is taken, raises `busy` of the current holder's name.
 
     The file is kept, with the name of its last holder.
     """

@@ -1,6 +1,6 @@
 """The archiver in this process: reads a log with its own reader, one partition after another, and commits segments.
 
-It can be killed at any time, and continues after the last commit.
+It can be killed at any time; the next run continues after the last commit.
 """
 
 from collections.abc import AsyncIterator, Sequence
@@ -21,14 +21,14 @@ from muster.replay.progress import Watch
 
 COMMIT_BYTES: Final = 8 * SEGMENT_BYTES_MAX
 COMMIT_SEGMENTS: Final = 1_000
-"""How much is finished before each commit, which is the most that a killed archiver has to repeat."""
+"""How much is finished before each commit: a killed archiver has to repeat no more than this."""
 
 
 class ArchivedRun(msgspec.Struct, frozen=True, kw_only=True):
     """The result of one run: what it added, and how far the archive reaches (`next_offsets` by partition).
 
-    `damage`: what may be missing from the log as it was opened, what was deleted from it before this run could archive
-    it, and the parts that could not be read, at which the archiving of their partitions stopped.
+    `damage`: what may be missing from the log that was opened, what was deleted from it before this run could archive
+    it, and the unreadable parts, at which archiving of their partitions stopped.
     """
 
     records: int
@@ -75,10 +75,10 @@ async def archive(
     now_ms: int | None = None,
     segment_bytes_max: int = SEGMENT_BYTES_MAX,
 ) -> ArchivedRun:
-    """Archive what the log has and the archive does not have yet. `now_ms`: replaces the wall clock.
+    """Archive what the archive does not have yet. `now_ms`: replaces the wall clock.
 
-    If part of the log cannot be read, only its partition stops, before that part. Raises the log's other errors,
-    ArchiveBusy, LogMismatch, LogDamaged; LogUnavailable for a full disk, too.
+    At an unreadable part of the log only its partition stops. Raises the log's other errors, ArchiveBusy, LogMismatch,
+    LogDamaged; LogUnavailable for a full disk, too.
     """
     with writing(root, disk=disk, now_ms=now_ms, make=True) as writer:
         state = writer.begin(archived_log(log))
@@ -105,8 +105,8 @@ class _Run:
         self._waiting: list[Segment] = []
         self._marks: dict[int, OwnersMarks] = {}
         self._added: list[Segment] = []
-        # Such as a file that may be an older state: what it has is still archived. A beginning that was deleted matters
-        # only where the archive does not have it.
+        # E.g. a file that may be an older copy: its records are still archived. A deleted beginning matters only if the
+        # archive does not have it.
         deletion = log.deletion_warning if isinstance(log, CutLog) else None
         self._damage = [warning for warning in log.warnings if warning != deletion]
         self._deleted: list[DeletedRecords] = []
@@ -151,7 +151,7 @@ class _Run:
             self._note(f"{self._log.location}, {broken}")
 
     async def _note_deleted(self, partition: int, start: int, end: int) -> None:
-        """Note deleted records between two chunks; within a chunk, which one fetch brought, there are none."""
+        """Note deleted records between two chunks; within a chunk, which is from one fetch, there are none."""
         found = await deleted_before(self._log, partition, start, end, known=self._writer.state.deleted)
         if found is not None:
             self._deleted.append(found)

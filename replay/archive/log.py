@@ -3,8 +3,7 @@
 Returns the records of segments as a log's readers expect them; foreign records are recognised by the rule of
 events/log/kafka/marks.py, whose inputs are in the manifests.
 
-During a long read `compact` may replace a file: then the reader loads the manifests again, and continues at the same
-offset.
+If `compact` replaces a file during a long read, the reader reloads the manifests and continues at the same offset.
 """
 
 from bisect import bisect_right
@@ -191,7 +190,7 @@ def _small(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
 
 
 def _with_keys(batch: pa.RecordBatch, wanted: Sequence[bytes]) -> pa.RecordBatch:
-    """The rows whose key begins with one of `wanted`, or is not a key of Muster."""
+    """The rows whose key begins with one of `wanted`, or is not one of Muster's."""
     keys = batch.column("key")
     mask = pc.invert(pc.starts_with(keys, KEY_HEADER))
     for prefix in wanted:

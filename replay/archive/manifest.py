@@ -5,9 +5,9 @@
 There is one per commit, numbered from 1 without gaps. Each contains the SHA-256 of the one before it and of every
 segment that it adds, so altering the past means rewriting everything after it. A manifest names the segments that its
 commit added. From time to time, and whenever segments were removed, it lists all of them (`live`), so that readers need
-not start at the first manifest. `compact` removes manifests older than the last such list.
+not begin with the first manifest. `compact` removes manifests older than the last such list.
 
-This module reads and writes manifests and adds them up to a state; commits.py makes the commits.
+This module reads and writes manifests and computes the state that they add up to; commits.py makes the commits.
 """
 
 import hashlib
@@ -55,7 +55,9 @@ class ExpiredRecords(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Live(msgspec.Struct, frozen=True, kw_only=True):
-    """The full state after a commit. `replaced`: files that are no longer named, and since when (wall clock, ms)."""
+    """The full state after a commit. `replaced`: files that this manifest no longer names, and when each was replaced
+    (wall clock, ms).
+    """
 
     segments: tuple[Segment, ...]
     replaced: Mapping[SegmentPath, int]
@@ -96,7 +98,7 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class State(msgspec.Struct, frozen=True, kw_only=True):
-    """The sum of all manifests up to one, whose `number` and `sha256` it has. `segments`: by path.
+    """The result of all manifests up to one, whose `number` and `sha256` it has. `segments`: by path.
 
     `full`: the number of the last manifest with `live`; `changes_since`: the number of segments added after it.
     """

@@ -2,8 +2,8 @@
 
     day=2026-11-21/partition-00003/00000000000000012345-0d9f6b1f03c1.parquet
 
-The number is the offset of the first record, the rest is random: two writers never create the same file, so one can be
-removed without affecting another writer. Records are kept byte for byte as in the log; nothing is decoded.
+The number is the offset of the first record; the rest is random, so that two writers never create the same file, and
+removing a file never affects another writer. Records are kept byte for byte as in the log; nothing is decoded.
 """
 
 import re
@@ -163,7 +163,7 @@ class SegmentWriter:
 
     @property
     def bytes(self) -> int:
-        """The current size, including what is not compressed yet."""
+        """The current size, including data that is not compressed yet."""
         return self._file.bytes + self._waiting_bytes
 
     def write(self, batch: pa.RecordBatch) -> None:

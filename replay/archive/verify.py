@@ -2,8 +2,8 @@
 
     the chain      each manifest has the SHA-256 of the one before it
     the files      each segment exists, with the SHA-256 and the records in its manifest
-    the offsets    the segments of a partition follow each other; offsets missing between their records were no longer
-                   in the topic when the archiver read it, and are reported
+    the offsets    the segments of a partition follow each other; offsets that are missing between their records were no
+    longer in the topic when the archiver read it; they are reported
     the numbers    the sequence numbers of each group, see sequences.py
     the topic      if a log is given: each of its records is in the archive, byte for byte
 
@@ -34,7 +34,7 @@ from muster.replay.archive.sequences import MissingOffsets, Sequences
 from muster.replay.progress import Watch
 
 HOLES_MAX: Final = 100_000
-"""How many holes of a partition are kept; beyond that they are merged into one."""
+"""How many holes of a partition are kept; further ones are merged."""
 NAMED_MAX: Final = 20
 _COLUMNS: Final = ("offset", "key", "value")
 
@@ -60,7 +60,9 @@ class OfPartition(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class VerifiedArchive(msgspec.Struct, frozen=True, kw_only=True):
-    """The result. No problem was found if `damage` is empty; `compared`: the number of the topic's records compared."""
+    """The result. `damage` is empty if no problem was found; `compared`: how many of the topic's records were
+    compared.
+    """
 
     archive: str
     log: str

@@ -1,4 +1,4 @@
-"""Parses views, times, windows and groups; if the log does not have one, reports what it has instead."""
+"""Parses views, times, windows and groups; if the log lacks what was asked for, reports what it has instead."""
 
 import sys
 import time
@@ -85,7 +85,7 @@ class Fold(Protocol):
 
 
 async def feed(fold: Fold, reading: Reading, start: Start) -> None:
-    """Feed a group's items to the fold until it needs no more; end the command if there is no such group."""
+    """Feed a group's items to the fold until it needs no more of them; end the command if there is no such group."""
     is_known = False
     reads = items(reading, start)
     async with aclosing(reads):

@@ -1,7 +1,7 @@
 """The commands of `muster replay`: each reads the log, folds it, renders the result.
 
-Errors end the command with one line: exit code 1 if the log is readable but does not have what was asked for, 2 if it
-cannot be read; 3 after a result if a part of the log was unreadable.
+Errors end the command with one line: exit code 1 if the log is readable but lacks what was asked for, 2 if it cannot be
+read. After a result, exit code 3 means that a part of the log was unreadable.
 """
 
 import os
@@ -222,7 +222,7 @@ def export(
             run(read(file), writes=str(to))
         beside.replace(to)
     except typer.Exit as ended:
-        if ended.exit_code == DAMAGED:  # what could be read is in the file
+        if ended.exit_code == DAMAGED:  # the file has all that could be read
             beside.replace(to)
         raise
     except (OSError, ValueError) as error:

@@ -45,7 +45,7 @@ def _given(
     tz: TzOption = None,
     form: FormatOption = Format.TABLE,
 ) -> "Given":
-    """Accept the options that all of these commands have."""
+    """Decorate a command with the options that all of these commands have."""
     from muster.replay.fleet.questions.commands import Given
 
     return Given(tables=tables, since=since, until=until, group=group, limit=limit, tz=tz, form=form)

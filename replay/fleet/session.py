@@ -1,9 +1,9 @@
-"""The Spark session, which only this module creates; and Spark's errors in one line.
+"""Creates the Spark session, and shortens Spark's errors to one line. No other module creates a session.
 
 The user's settings take precedence: those of `spark-submit` (which then started this process, and sets the master), of
 `spark-defaults.conf`, and of `PYSPARK_SUBMIT_ARGS`. This module only sets what the user has not.
 
-Spark's own log is only shown with `--verbose`: otherwise the JVM that is started here logs nowhere, and that of
+Spark's own log is only shown with `--verbose`: otherwise the JVM that is started here logs nothing, and that of
 `spark-submit` is silenced once the session exists.
 """
 
@@ -60,7 +60,7 @@ def is_submitted() -> bool:
 def spark_session(master: str, packages: Sequence[str] = (), *, verbose: bool = False) -> "SparkSession":
     """Create the session, or return the existing one. Raises SparkFailed.
 
-    `packages`: Maven coordinates of what else the workers need; under `spark-submit` its `--packages` has them.
+    `packages`: Maven coordinates of the workers' other dependencies; under `spark-submit`, its `--packages` names them.
     """
     from pyspark import SparkConf, SparkContext  # noqa: PLC0415 -- takes a second, and most builds do not need it
     from pyspark.sql import SparkSession  # noqa: PLC0415

@@ -73,7 +73,7 @@ class Coordinated(msgspec.Struct, frozen=True, kw_only=True):
 
 @unique
 class Unreadable(StrEnum):
-    """The reason why a record cannot be read."""
+    """Why a record cannot be read."""
 
     BROKEN = "broken"
     UNKNOWN_TYPE = "unknown-type"
@@ -83,7 +83,7 @@ class Unreadable(StrEnum):
 
     @property
     def quarantines(self) -> bool:
-        """Whether the record certainly belongs to this group, so that a coordinator would refuse to serve the group."""
+        """True if the record certainly belongs to this group, so that a coordinator would refuse to serve the group."""
         return self in (Unreadable.BROKEN, Unreadable.UNKNOWN_TYPE)
 
 
@@ -107,7 +107,7 @@ class Broken(msgspec.Struct, frozen=True, kw_only=True):
         return self.last or self.position
 
     def joined(self, following: "Broken") -> "Broken":
-        """Return one value for this and the following records."""
+        """Return one value that covers this and the following records."""
         return msgspec.structs.replace(self, more=self.more + 1 + following.more, last=following.end)
 
 
@@ -190,7 +190,7 @@ class SeqGaps:
 
 
 class Prelude:
-    """The partition's records before a group's first event that matter to the group: its owner's, and unreadable ones.
+    """The partition's records before a group's first event that concern the group: its owner's, and unreadable ones.
 
     The owner's records are its election, which has the settings, and its last event.
     """
@@ -202,7 +202,7 @@ class Prelude:
         self._reads: tuple[Told, ...] | None = None
 
     def note(self, read: Read) -> None:
-        """Take a record that concerns the whole partition."""
+        """Note a record that concerns the whole partition."""
         self._reads = None
         if isinstance(read, Coordinated):
             self._coordinator = read

@@ -51,7 +51,7 @@ _AT_REST = frozenset({GroupState.STABLE, GroupState.EMPTY, GroupState.DEAD})
 
 
 BUSY_EVENTS: Final = 10_000
-"""If a group is never quiet, its new checkpoint is a position at least this many events back."""
+"""A group that is never quiet gets a checkpoint at least this many events back."""
 
 MISSING_KEPT: Final = 100
 """How many of the missing parts since a group's last rebalance are kept."""
@@ -104,7 +104,7 @@ class Skim:
 
     `quiet_ms`: a checkpoint is made only where no event happened for longer than that; at 0, once after each rebalance.
     A group that is never quiet gets one after `BUSY_EVENTS` events. `rebalances_kept`: how many checkpoints before
-    rebalances are kept (rebalances may share one); 0 makes none, for callers that only need the group's current state.
+    rebalances are kept (several rebalances may share one); 0 for callers that only need the group's current state.
     Counts include only events decided from `since_ms` on; reading stops after `until_ms`. `times`: corrections to event
     times, from a survey of the whole history.
     """
@@ -130,37 +130,37 @@ class Skim:
         """The events that end the first and the last transition."""
         self.earliest_ms: int | None = None
         self.latest_ms: int | None = None
-        """The earliest and the latest time of a transition; if the clock went back, they are not those of the ends."""
+        """The earliest and the latest time of a transition: not the first and last ones if the clock went back."""
         self.rebalances = 0
         self.events = 0
         self.missing = 0
         """Events that are not in the log, according to gaps in `seq`."""
         self.broken: deque[Broken] = deque(maxlen=UNREADABLE_NAMED)
-        """The latest unreadable records since the group was repaired; because of them it is not served."""
+        """The latest unreadable records since the group was repaired; they keep it from being served."""
         self.unknown_types = 0
         """Events of unknown types, which a newer version wrote."""
         self._prelude = prelude
         self._quiet_ms = quiet_ms
         self.has_begun = since_ms is None
         self.is_over = False
-        """Whether the window is over; `has_begun`: whether the window has begun."""
+        """True once the window is over; `has_begun`: once it has begun."""
         self._since_ms = since_ms
         self._until_ms = until_ms
         self._makes_checkpoints = rebalances_kept > 0
         self._is_due = self._makes_checkpoints
         self._busy: tuple[int, Checkpoint] = (0, BEGINNING)
         self.is_at_rest = True
-        """Whether no rebalance is running."""
+        """True if no rebalance is running."""
         self.next_offset = 0
         self._clock = BEGIN
         self._times = times
         self._known_times = times.known
         self._stood: tuple[Told, ...] = ()
-        """The prelude as it was right after the last transition."""
+        """The prelude right after the last transition."""
         self._records: dict[bytes, StoredRecord] = {}
         self._parts: list[StoredRecord] = []
         self._unreadable = 0
-        self._broken: list[Broken] = []  # since the last transition; the last one counts those beyond the limit
+        self._broken: list[Broken] = []  # since the last transition; the last entry counts those beyond the limit
         self._missing: deque[Gap | Broken] = deque(maxlen=MISSING_KEPT)  # since the last rebalance
         self._is_assigned = True  # since the last missing part
 
@@ -202,7 +202,7 @@ class Skim:
 
     @property
     def is_unsettled(self) -> bool:
-        """Whether the last incident may not be over: the group is neither Stable nor deleted."""
+        """True if the last incident may not be over: the group is neither Stable nor deleted."""
         return self.last is not None and self.last.group.state not in (GroupState.STABLE, GroupState.DEAD)
 
     def now(self) -> Checkpoint:
@@ -285,7 +285,7 @@ class Skim:
             self.checkpoint = self._made(self._records, self._stood)
             self._busy = (self.events, self.checkpoint)
         elif self.events - self._busy[0] >= BUSY_EVENTS:
-            self.checkpoint = self._busy[1]  # so that at least BUSY_EVENTS events before this position are read
+            self.checkpoint = self._busy[1]  # so that reading starts at least BUSY_EVENTS events before this position
             self._busy = (self.events, self._made(self._records, self._stood))
 
     @property
@@ -316,7 +316,7 @@ class Skim:
         self._broken.clear()
 
     def _count(self, ended: PartialGroupEvent, numbered: int) -> bool:
-        """Count missing events, and return whether there are more than unreadable records explain (one each).
+        """Count missing events; return whether there are more than the unreadable records account for (one each).
 
         `numbered`: events of the transition that are in the log.
         """

@@ -58,7 +58,7 @@ class Window(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def has_seq(self) -> bool:
-        """Whether the window has a seq, and so depends on the group's last incarnation."""
+        """True if the window has a seq, and so depends on the group's last incarnation."""
         return isinstance(self.since, AtSeq) or isinstance(self.until, AtSeq)
 
     def begins_by(self, ended: PartialGroupEvent, at_ms: int) -> bool:

@@ -1,14 +1,14 @@
 """Finds times in a history that are wrong because later ones are earlier, and the times to look such events up by.
 
-When the wall clock is set back, times in the log go backwards. A user who asks for a time or a window means a correct
-clock. This much can be known:
+When the wall clock is set back, times in the log go backwards. Users who ask for a time or a window mean correct times.
+What can be inferred:
 
-* The events of one owner also have its monotonic clock. If the wall clock jumped and then jumped back, it was wrong in
+* The events of one owner also have its monotonic clock. If the wall clock jumped and later jumped back, it was wrong in
   between, by the size of the jump.
 * If it was only set back, or the next owner has an earlier time, it is not known which of the two clocks was right. The
   earlier events are assumed to be no later than the following ones, since the log's order is certain.
-* A clock that jumped ahead and stayed there may have been corrected, or the machine was suspended: its times increase,
-  and are used as they are.
+* If a clock jumped ahead and stayed there, it was corrected, or the machine was suspended: times still increase, and
+  are used as they are.
 
 These times are only used to find events; results show the times of `clock.py`.
 """
@@ -44,7 +44,7 @@ TEXTS_MAX: Final = 3
 class WrongTimes(msgspec.Struct, frozen=True, kw_only=True):
     """A part of a group's history, by offset and seq, whose times are ahead by `ahead_ms` (negative: behind).
 
-    `is_known`: the log shows the exact error; otherwise `ahead_ms` is the least that it can be.
+    `is_known`: the log shows the exact error; otherwise `ahead_ms` is the minimum.
     """
 
     epoch: int
@@ -83,7 +83,7 @@ class Times(msgspec.Struct, frozen=True):
 
     @property
     def known(self) -> "Times":
-        """Only the corrections whose error is known."""
+        """Only the corrections whose size is known."""
         return Times(tuple(part for part in self.wrong if part.is_known))
 
     def at_ms(self, item: Happened | Coordinated) -> int:
@@ -143,7 +143,7 @@ class ClockSurvey:
                     self.note(record.offset, ended)
 
     def note(self, offset: int, ended: PartialGroupEvent) -> None:
-        """Take the event that ends the next transition, at this offset."""
+        """Process the event that ends the next transition, at this offset."""
         why = ended.why
         incarnation, seq = self._life
         first_seq = seq + 1 if ended.incarnation == incarnation else 1

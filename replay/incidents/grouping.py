@@ -1,10 +1,12 @@
 """Divides an episode into incidents; each act belongs to at most one, each rebalance to exactly one.
 
-claims       the kinds claim acts in order of precedence; a kind may hold a rebalance that another kind started
+claims       the kinds claim acts in order of precedence; a kind may hold a rebalance that an incident of another kind
+started
 rebalances   a rebalance belongs to the incident that holds it, else to the one that claimed its trigger, unless that
-             was an orderly end and another incident emptied the group. The next round of a cooperative assignor, and a
-             rebalance that a leader requests right after another, belong to the previous rebalance's incident. Any
-             other rebalance belongs to the first incident that claimed one of its acts, or else to one of kind unknown
+             one was an orderly end and another incident emptied the group. The next round of a cooperative assignor,
+             and a rebalance that a leader requests right after another, belong to the previous rebalance's incident.
+             Any other rebalance belongs to the first incident that claimed one of its acts, or else to one of kind
+             unknown
 parents      an incident within a longer one that affects many processes has the longer one as its parent
 """
 
@@ -50,7 +52,7 @@ PARENTS: Final[frozenset[str]] = frozenset().union(*CHILDREN.values())
 ORDERLY_ENDS: Final = frozenset(
     kind.name for kind in (scale_down.DOWN, scale_down.SHUTDOWN, group_end.DELETED, group_end.EXPIRED)
 )
-"""Kinds after which a group is empty on purpose."""
+"""Kinds after which a group is intentionally empty."""
 
 OF_COORDINATOR: Final = frozenset({coordinator_outage.OUTAGE.name, coordinator_outage.CHANGE.name})
 """Kinds in which members rejoin because the coordinator was unavailable; their processes were not restarted."""
@@ -186,8 +188,8 @@ def _share_out(episode: Episode, drafts: list[_Draft]) -> None:
 def _blame_for_emptiness(episode: Episode, drafts: Sequence[_Draft]) -> None:
     """Charge each rebalance that ended in an empty group to the incident that emptied the group.
 
-    That is the last incident, other than an orderly end, whose members left during the rebalance, no matter which one
-    started it. If an orderly end started the rebalance, it moves to that incident, unless a claim holds it.
+    That is the last incident, other than an orderly end, whose members left during the rebalance, no matter which
+    incident started it. A rebalance that an orderly end started moves to that incident, unless a claim holds it.
     """
     by_seq = {act.seq: draft for draft in drafts for act in draft.claim.acts}
     owners = {id(each): draft for draft in drafts for each in draft.rebalances}
@@ -213,8 +215,8 @@ def _first_within(rebalance: Rebalance, by_seq: dict[int, _Draft]) -> _Draft | N
 def _holder(rebalance: Rebalance, episode: Episode, by_seq: dict[int, _Draft]) -> _Draft | None:
     """Return the incident of the member that prolonged the join phase, or the leader that prolonged the sync phase.
 
-    The phase waited for that member in vain. If a deployment began the rebalance, a leader's crash within it does not
-    get the rebalance.
+    The phase waited for that member in vain. If a deployment began the rebalance, the rebalance stays with it even if a
+    leader crashed meanwhile.
     """
     began = by_seq.get(rebalance.trigger.seq)
     died = None if sync_held_ms(rebalance) is None else died_assigning(episode, rebalance)
@@ -246,7 +248,7 @@ def _parent(draft: _Draft, parents: Sequence[_Draft]) -> _Draft | None:
     names = CHILDREN.get(draft.name, ())
     for other in (each for each in parents if each.name in names):
         last_ms = other.last_ms
-        if _were_replaced(draft, other):  # each may have lived a heartbeat longer, past the other's end
+        if _were_replaced(draft, other):  # each may have lived up to a heartbeat interval longer, past the other's end
             last_ms -= SAME_MOMENT_MS
         if other.since_ms <= draft.begin_ms and draft.since_ms <= last_ms:
             return other
@@ -285,7 +287,7 @@ def _incident(
 
 
 def _cost(draft: _Draft, rebalances: Sequence[Rebalance], episode: Episode) -> Cost:
-    # In a duel, taking over the instance id is no restart, and its holder is alive.
+    # In a duel, taking over the instance id is not a restart, and its holder is alive.
     acts = () if draft.name == duel.KIND.name else draft.claim.acts
     return cost_of(
         rebalances,
@@ -304,7 +306,7 @@ def _is_restart(act: AnyAct, episode: Episode) -> bool:
 
 
 def _silent_ms(act: AnyAct, episode: Episode) -> int | None:
-    """Return partitions times the time in which their member was silent outside of rebalances; None if not known."""
+    """Return the partition time (ms) during which members were silent outside of rebalances; None if not known."""
     if isinstance(act, Went) and act.is_silent and not episode.silence_of(act).is_known:
         return 0 if partitions_had(act.member) == 0 else None
     member = _silent_member(act, episode)
@@ -312,14 +314,16 @@ def _silent_ms(act: AnyAct, episode: Episode) -> int | None:
         return 0
     from_ms, until_ms = act.last_seen_ms, act.at_ms
     if episode.was_away(from_ms, until_ms):
-        return 0 if partitions_had(member) == 0 else None  # there was no coordinator to hear it
+        return 0 if partitions_had(member) == 0 else None  # no coordinator could have heard it then
     return partition_time(
         partitions_had(member), outside(from_ms, until_ms, episode.rebalances_between(from_ms, until_ms))
     )
 
 
 def _silent_member(act: AnyAct, episode: Episode) -> Member | None:
-    """Return the member whose silence ended with the act; None if it was alive, or the silence's start is not known."""
+    """Return the member whose silence ended with the act; None if it was alive, or the start of its silence is not
+    known.
+    """
     if isinstance(act, CameBack):
         return act.before if act.heard and not episode.fenced_after(act) else None
     if not isinstance(act, Went) or not episode.silence_of(act).is_known:

@@ -3,7 +3,7 @@
 from typing import Final
 
 QUIET_MS: Final = 600_000
-"""Acts that are further apart belong to different incidents."""
+"""Acts that are further apart than this belong to different incidents."""
 
 ACTS_MAX: Final = 20_000
 """Maximum acts of an episode; one with more is split."""
@@ -50,16 +50,16 @@ ASKED_AGAIN_MS: Final = 3_000
 """A leader that asks again within this time after a rebalance, without a reason, continues that rebalance."""
 
 ASKED_NEXT_MS: Final = 300_000
-"""A member that asks for a rebalance again within this time, with the same reason, counts once."""
+"""Requests of a member for a rebalance within this time of each other, with the same reason, count once."""
 
 TAKEOVER_MS: Final = 2_000
 """Before format level 4, a member's last-seen time within this of a takeover may be the takeover's own time."""
 
 OUTAGE_AFTERMATH_MS: Final = 2_000
-"""Consequences of an outage come within the session timeout plus this after its end."""
+"""Consequences of an outage are expected until the session timeout plus this time after its end."""
 
 UNASSIGNED_MS: Final = 10_000
-"""A topic without an assignment is reported after this time: a leader may learn about its topics late."""
+"""A topic without an assignment is reported after this time: a leader's metadata may be that old."""
 
 SAME_DUEL_MS: Final = 60_000
 """A duel continues if the instance id changes hands again within this time."""

@@ -36,7 +36,7 @@ _NO_RECORD: Final = (EOFError, IndexError, KeyError, OverflowError, TypeError)
 
 
 class _Block(msgspec.Struct, frozen=True):
-    """A block whose sync marker is where it should be: its number of records, and its range of bytes in the file."""
+    """A block with its sync marker in the right place: its number of records, and its range of bytes in the file."""
 
     count: int
     begin: int
@@ -150,7 +150,9 @@ def _header(file: IO[bytes]) -> dict[str, str]:
 
 
 def _fields(schema: Any) -> list[tuple[str, Any]]:  # noqa: ANN401 -- any schema
-    """Return the names and types of a record's fields; any other schema is one field without a name."""
+    """Return the names and types of a record's fields; a schema that is not a record's counts as one field without a
+    name.
+    """
     if not isinstance(schema, dict) or schema.get("type") != "record":
         return [("", schema)]
     return [(field["name"], field["type"]) for field in schema["fields"]]

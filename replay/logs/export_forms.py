@@ -16,7 +16,7 @@ from muster.replay.logs.exports import ExportedLine, Head
 CANNOT_DECODE: Final = (BrokenRecord, msgspec.DecodeError, RecursionError, ValueError)
 """The errors of decoding; msgspec raises RecursionError for content that is nested too deeply."""
 LINE_BYTES_MAX: Final = 128 * 1024 * 1024
-"""The maximum length of a line, which is that of a record in base64."""
+"""The maximum length of a line: that of the largest record in base64."""
 
 _SECTION_LINES: Final = 1_000
 _SECTION_BYTES: Final = 1024 * 1024
@@ -94,7 +94,7 @@ class JsonLinesForm:
         return True
 
     def sections(self, file: IO[bytes], skipped: Skipped) -> Iterator[Section]:
-        """See Form. Stops at the first line of another export, whose records are of another log, or repeated."""
+        """See Form. Stops at the head of another export, whose records are from another log, or repeated."""
         section: Section | None = None
         last: dict[int, int] = {}
         for number, at, line in _lines(file, number=self._first + 1):
@@ -147,7 +147,7 @@ class JsonLinesForm:
 def _lines(file: IO[bytes], number: int) -> Iterator[tuple[int, int, bytes]]:
     """Yield the lines from the current position on that are not blank, each with its number and position.
 
-    If a line is too long, only its beginning is given, which cannot be decoded.
+    Of a line that is too long only the beginning is yielded, which cannot be decoded.
     """
     at = file.tell()
     while line := file.readline(LINE_BYTES_MAX):

@@ -1,7 +1,7 @@
 """Exports: a log's records in a file that `--log` reads again. The file's suffix selects one of two formats:
 
     NAME.jsonl  JSON lines. The first line describes the export; then there is a line for each record: the event as
-                JSON, for programs and people. A record that is not a known event is its key and value, in base64.
+    JSON, for programs and people. Of a record that is not a known event the line has key and value in base64.
     NAME.avro   an Avro container file: the records byte by byte, as they are in the log.
 
 Both have one partition after another, each in offset order. This module writes them; `exported.py` reads them.
@@ -101,7 +101,7 @@ class ExportedLine(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
 
 
 def line_of(record: StoredRecord) -> ExportedLine:
-    """Return the line of a record: the event if the identical record can be made from it again, else its bytes."""
+    """Return the line of a record: its event if that encodes to the identical record, else its bytes."""
     line = ExportedLine(partition=record.partition, offset=record.offset, timestamp_ms=record.timestamp_ms)
     if record.value is not None:
         try:
@@ -115,7 +115,7 @@ def line_of(record: StoredRecord) -> ExportedLine:
 
 
 def _is_known_whole(event: AnyRecordedEvent) -> bool:
-    """Return False if decoding lost a part of the record: a newer version may have written an unknown cause."""
+    """Return False if decoding lost a part of the record, e.g. a cause that only newer versions know."""
     return isinstance(event, PartitionEvent) or event.why.cause is not Cause.UNKNOWN
 
 
@@ -125,7 +125,7 @@ class Export(Protocol):
     def write(self, record: StoredRecord) -> None: ...
 
     def close(self) -> None:
-        """Write what is left."""
+        """Write what is still buffered."""
         ...
 
 
@@ -224,9 +224,9 @@ async def copy(
 ) -> tuple[int, bool]:
     """Write the records of matching groups that were decided within a window of times.
 
-    Returns how many were written, and whether there is any matching group. Records that concern whole partitions are
-    always written. From before the window, the last record of each entity is written, so that the groups have their
-    state; a reader shows the rest as a gap. `times`: the corrected times of groups.
+    Returns how many were written, and whether any group matches. Records that concern whole partitions are always
+    written. From before the window, the last record of each entity is written, so that the groups have their state; a
+    reader shows the rest as a gap. `times`: the corrected times of groups.
     """
     written, is_any = 0, False
 

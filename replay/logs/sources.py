@@ -1,13 +1,14 @@
 """Decodes a log into histories. Only ever reads.
 
-Everything is streamed: only what the caller keeps is kept, whatever the log's size. For one group only its partition is
-read, and only values whose key names the group are decoded. A window of a group's history is read in two passes: the
-first skims what comes before the window (`skim.py`), the second yields the items from the last checkpoint on.
+Everything is streamed: memory holds only what the caller keeps, whatever the log's size. For one group only its
+partition is read, and only values whose key names the group are decoded. A window of a group's history is read in two
+passes: the first skims what comes before the window (`skim.py`), the second yields the items from the last checkpoint
+on.
 
 A reader is lenient where an owner must not be: unknown event types are skipped and counted, and an unreadable value
-becomes a `Broken` marker in its group's history. Tombstones are skipped, since the event before each says the same,
-except those of `muster log repair`; so are foreign records (`ForeignRecords`). A log that must not be
-read at all is an error: LogTooNew, and any LogError.
+becomes a `Broken` marker in its group's history. Foreign records are skipped (`ForeignRecords`), and so are tombstones
+other than those of `muster log repair`, since the event before each has the same meaning. A log that must not be read
+at all is an error: LogTooNew, or any LogError.
 """
 
 from collections.abc import AsyncGenerator, Iterable, Iterator
@@ -71,7 +72,7 @@ class Start(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def from_the_beginning(group_id: GroupId) -> Start:
-    """Return the start of a whole history, which needs no search."""
+    """Return the start of a full history, which needs no search."""
     return Start(group_id=group_id, checkpoint=BEGINNING, life=-1, first=None, last=None, rebalances=0, is_reached=True)
 
 
@@ -150,7 +151,7 @@ class _Search:
         return False
 
     def found(self) -> Start:
-        """Return the start, as far as the search got."""
+        """Return the best start found so far."""
         skim, found = self._skim, self._found
         if self._window is None:
             found = self._before_rebalances()

@@ -47,7 +47,9 @@ _STARTED_BY_NONE: Final[Mapping[type, Set[Cause]]] = {
 
 
 def starts_nothing(part: Part) -> bool:
-    """Return whether this would not have started a rebalance on its own: it is a happening, not a folded cause."""
+    """Return whether this would not have started a rebalance on its own, so that it is a happening, not a folded
+    cause.
+    """
     if isinstance(part, MemberRemoved):
         return part.member.is_inactive and part.why.cause not in _TOLD_WITH_THE_REBALANCE
     if not isinstance(part, MemberEvent):
@@ -70,7 +72,7 @@ class HappeningCollector:
 
     @property
     def gone(self) -> tuple[MemberRef, ...]:
-        """The retired members that left, and whose partitions have no owner."""
+        """The retired members that left, and whose partitions have no owner yet."""
         return tuple(self._gone)
 
     # ---- merging repeated happenings ---------------------------------------------------------------------------------
@@ -96,7 +98,7 @@ class HappeningCollector:
     def note(
         self, parts: Sequence[Part], before: Group, after: Group, baseline: GroupAssignment | None
     ) -> GroupAssignment | None:
-        """Take a transition that started no rebalance. Returns the assignment after it, if `baseline` is known."""
+        """Process a transition that started no rebalance. Returns the assignment after it, if `baseline` is known."""
         baseline = self._call(parts, before, baseline)
         replaced = {call.lost.seq for _, call in self._calls.values() if call.lost is not None}
         for part in parts:
@@ -118,7 +120,7 @@ class HappeningCollector:
         return baseline
 
     def note_within(self, parts: Sequence[Part], before: Group) -> None:
-        """Take a transition of the running rebalance."""
+        """Process a transition of the running rebalance."""
         started_nothing = [part for part in parts if starts_nothing(part)]
         for part in started_nothing:
             if isinstance(part, MemberRemoved):
@@ -131,7 +133,8 @@ class HappeningCollector:
     def end(
         self, started: RebalanceStarted, parts: Sequence[Part], before: Group, baseline: GroupAssignment | None
     ) -> GroupAssignment | None:
-        """End the collection as a rebalance begins: add the plans of its first transition, and fail the pending calls.
+        """End the collection because a rebalance begins: add the plans of its first transition, and fail pending calls
+        of standbys.
 
         Config changes of that transition belong to the trigger: a release is both the config and the rebalance.
         """
@@ -189,8 +192,8 @@ def _duel(happening: Happening) -> _Key:
 
 
 def _with(known: Happening, again: Happening) -> Happening:
-    """Merge two happenings. For a duel the restarts are counted: the log has all of them, but not all of the duel's
-    events.
+    """Merge two happenings. Of a duel the restarts are counted, since the log has all of them, but not all fenced
+    requests.
     """
     times = known.times + again.times
     if known.kind is HappeningKind.INSTANCE_DUEL:

@@ -36,7 +36,7 @@ from muster.replay.text.times import duration, instant
 def restart(event: AnyMemberEvent, group: Group) -> Happening:
     """A static member rejoined under a new member id and kept its assignment.
 
-    The log does not show whether it is a new process, or the same one whose client joined again.
+    The log does not show whether it is a new process, or the same one rejoining.
     """
     kept = partitions_of(group, event.member)
     partitions = plural(count_of(kept), "partition") if kept is not None else "assignment"
@@ -208,7 +208,7 @@ class CoordinatorChanges:
         if event.owner != self._owner:
             return "ended without a clean shutdown"
         lost = f"lost partition {event.partition} of the event log, which could not be written"
-        # host:pid, as in containers each process may be pid 1
+        # host:pid, since in containers every process may be pid 1
         again = " (or it was started again under the same host:pid, as in a container)"
         return lost if is_itself else lost + again
 

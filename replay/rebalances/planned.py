@@ -1,7 +1,7 @@
 """Administrators' plans for a group's membership and their results, as text.
 
-The log has plans as events of their own: configs, registrations, retirements, promotions. The request shows who asked.
-A plan's deadline is soft state and not in the log, but the timeout that was set is, and the event when it passed.
+Plans are separate events in the log: configs, registrations, retirements, promotions. The request shows who asked. A
+plan's deadline is soft state and not in the log, but its timeout and the event when it has passed are.
 """
 
 from collections.abc import Iterable, Iterator, Sequence, Set
@@ -90,7 +90,9 @@ def announcements(parts: Iterable[Part], before: GroupConfig) -> Iterator[tuple[
 
 
 def registration_text(kind: type[Part], why: Why, instances: Sequence[str]) -> str | None:
-    """Describe these registrations, or their end; None if the instances joined, which other events show."""
+    """Describe these registrations, or their end; None if they ended because the instances joined, which other events
+    show.
+    """
     count, names = plural(len(instances), "instance"), named(instances)
     if kind is InstanceRegistered:
         return f"{count} registered and expected: {names}{asked_by(why)}"
@@ -158,7 +160,9 @@ def _members(parts: Iterable[Part], kind: type[MemberEvent], wanted: Set[Cause])
 
 
 def planned_text(cause: Cause, told: Planned) -> str:
-    """Say who joined, left, and did not, after the cause's own sentence; empty if there is nothing to add."""
+    """Say which members joined, left, or did neither, to be added to the cause's sentence; empty if there is nothing to
+    add.
+    """
     came, went = _named(told.came), _named(told.went)
     expected = named(told.did_not_come)
     match cause:

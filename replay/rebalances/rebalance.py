@@ -16,7 +16,7 @@ from muster.replay.text.times import Instant, instant, wall_ms_of
 
 
 class MemberRef(msgspec.Struct, frozen=True, kw_only=True):
-    """A reference to a member, with enough to find its process. `client_host` is as Kafka prints it, '/10.0.0.7'."""
+    """A member, with what one needs to find its process. `client_host` is as Kafka prints it, '/10.0.0.7'."""
 
     member_id: MemberId
     group_instance_id: GroupInstanceId | None
@@ -80,7 +80,7 @@ class Planned(msgspec.Struct, frozen=True, kw_only=True):
     came: tuple[MemberRef, ...] = ()  # new members whose joins were delayed until now
     did_not_come: tuple[GroupInstanceId, ...] = ()  # registered instances
     went: tuple[MemberRef, ...] = ()  # retired members that left by themselves since the previous rebalance
-    removed: tuple[MemberRef, ...] = ()  # retired members that had not left in time
+    removed: tuple[MemberRef, ...] = ()  # retired members that did not leave in time
     stay: tuple[MemberRef, ...] = ()  # members whose retirement was withdrawn
     promoted: tuple[MemberRef, ...] = ()  # learners
     configs: tuple[ValueChange, ...] = ()
@@ -114,7 +114,7 @@ class TopicPartitions(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PartitionMove(msgspec.Struct, frozen=True, kw_only=True):
-    """Partitions that moved. `previous`: None if they had no owner. `owner`: None if they have no owner now."""
+    """Partitions that moved. `previous`: None if they had no owner; `owner`: None if they no longer have one."""
 
     previous: MemberRef | None
     owner: MemberRef | None
@@ -128,14 +128,14 @@ class Movement(msgspec.Struct, frozen=True, kw_only=True):
     moves: tuple[PartitionMove, ...]
     moved: int  # partitions that moved from one member to another
     gained: int  # partitions that had no owner before
-    lost: int  # partitions that have no owner now
+    lost: int  # partitions that lost their owner
     stayed: int
     undecodable: tuple[MemberRef, ...]  # members whose assignment cannot be read, before or after
 
 
 @unique
 class HappeningKind(StrEnum):
-    """The kinds of happenings that start no rebalance."""
+    """The kinds of happenings."""
 
     STATIC_RESTART = "static-restart"
     COORDINATOR_TAKEOVER = "coordinator-takeover"
@@ -163,7 +163,7 @@ class Happening(msgspec.Struct, frozen=True, kw_only=True):
     seq: int | None = None  # None: an event of the partition, not of the group
     error: str | None = None  # Kafka's name of the error in the response
     who: MemberRef | None = None
-    until: Instant | None = None  # the last of several, or the end; None: a single point in time, or not over
+    until: Instant | None = None  # the last of several times, or the end; None: a single point in time, or not over
     members: tuple[MemberRef, ...] = ()  # all members that it concerns, if there are several
     movement: Movement | None = None  # what a standby took over; None: nothing moved, or it is not known
 

@@ -58,7 +58,7 @@ _ACTS = (*_JOINS, MemberRemoved, MemberRoleChanged)
 
 
 def occurrences(parts: Sequence[Part], wanted: Container[Cause]) -> list[Occurrence]:
-    """Return the wanted causes among a transition's member events; neighbours with the same cause are merged."""
+    """Return the wanted causes among a transition's member events; consecutive ones with the same cause are merged."""
     if not any(part.why.cause in wanted for part in parts):  # in most transitions
         return []
     told = (part for part in parts if isinstance(part, _ACTS) and not starts_nothing(part))
@@ -69,7 +69,7 @@ def occurrences(parts: Sequence[Part], wanted: Container[Cause]) -> list[Occurre
 
 
 def trigger_of(started: RebalanceStarted, parts: Sequence[Part], group: Group) -> Occurrence:
-    """Return the trigger: from the transition's member events with the same cause, if any, else from `why` alone."""
+    """Return the trigger: from the transition's member events with that cause, if any, else from `why` alone."""
     why = started.why
     acting = [part for part in parts if isinstance(part, _ACTS) and part.why.cause is why.cause]
     if why.cause is Cause.RETIREMENT_COMPLETE:
@@ -80,7 +80,7 @@ def trigger_of(started: RebalanceStarted, parts: Sequence[Part], group: Group) -
 
 
 def _named(member_id: MemberId, why: Why, group: Group) -> Actor:
-    """Return a member that acted but did not change; if the group does not have it, it had not joined yet."""
+    """Return a member that acted but did not change; one that the group does not have had not joined yet."""
     member = group.members.get(member_id)
     return Actor(
         member_id=member_id,
@@ -162,7 +162,7 @@ class RunningRebalance:
         self._note_arrivals(parts)
 
     def _note(self, seen: Occurrence) -> None:
-        """Keep the first and the latest causes: a phase that does not end collects any number of them."""
+        """Keep the first and the latest causes: a phase that does not end would collect them without limit."""
         if seen.cause not in FOLDED:
             self.dropped.append(seen)
         elif len(self.folded) < OCCURRENCES_KEPT:
@@ -183,8 +183,8 @@ class RunningRebalance:
         self.gathered = [join for join in joins if delayed or join.member.group_instance_id in registered]
 
     def _told_trigger(self) -> Occurrence:
-        """Return the trigger with the plan behind it and the members that joined and left; later transitions may add
-        some.
+        """Return the trigger with the plan behind it and the members that joined and left, to which later transitions
+        may add.
         """
         told = planned(
             self.started,
@@ -216,7 +216,7 @@ class RunningRebalance:
         self.absent = tuple(ref(group.members[id_]) for id_ in completed.absent if id_ in group.members)
 
     def is_followed_by(self, image: GroupImage) -> bool:
-        """Return whether a later image of the group belongs to this rebalance; if not, its end was missed."""
+        """Return whether a later state of the group belongs to this rebalance; if not, its end was missed."""
         return image.generation_id - self.from_generation <= 1
 
     def finish(
@@ -283,7 +283,7 @@ class RunningRebalance:
 
     @property
     def _clock_went_ahead(self) -> bool:
-        """Whether the join phase lasted longer than its owner allows, going by the wall clock alone."""
+        """True if by the wall clock the join phase lasted longer than its owner allows."""
         end = self.completed or self.emptied
         if end is None or end.why.uptime_ms is not None or end.owner_epoch != self.started.owner_epoch:
             return False
@@ -331,7 +331,7 @@ _TELLING_REJOINS = _FOLDED_OR_DROPPED | MOVED_NOTHING
 
 
 def _tells_of_itself(part: Part) -> bool:
-    """Return whether this part of a rebalance's transition may be more than a mere arrival or assignment."""
+    """Return whether this part of a rebalance's transition may be more than a plain join or assignment."""
     kind = type(part)
     return kind is not MemberAssigned and (kind is not MemberRejoined or part.why.cause in _TELLING_REJOINS)
 

@@ -1,8 +1,8 @@
 """Folds a group's history into rebalances, with their triggers, durations and moves, and the happenings between them.
 
 The fold reads the steps (`history/transitions.py`) once and keeps only the current group, so it works on histories of
-any length, and on those of all groups at once (`replay/fleet`, `groups`). The meaning of a transition depends on the
-state of the group:
+any length, and on all groups at once (`replay/fleet`, `groups`). What a transition means depends on the state of the
+group:
 
     RebalanceStarted      a rebalance begins; one that was running is *superseded*
     the other events      in the join phase: arrivals, causes folded in, members dropped
@@ -39,7 +39,7 @@ from muster.replay.rebalances.running_rebalance import RunningRebalance
 
 
 class Timeline:
-    """The fold. Feed it all steps, then ask what is still running."""
+    """The fold. Feed it all steps, then ask which rebalance is still running."""
 
     def __init__(self, group: Group | None = None, *, missing: MissingParts = NOTHING_MISSING) -> None:
         """`group`: the group before the first step, with no rebalance running, if the history does not begin there.
@@ -60,7 +60,7 @@ class Timeline:
 
     @property
     def is_running(self) -> bool:
-        """Whether a rebalance is running."""
+        """True if a rebalance is running."""
         return self._running is not None
 
     def running(self) -> Rebalance | None:
@@ -68,7 +68,7 @@ class Timeline:
         return self._finish(Outcome.RUNNING, None) if self._running is not None else None
 
     def feed(self, step: Step) -> Rebalance | None:
-        """Take the next step; returns the rebalance that ended with it."""
+        """Process the next step; return the rebalance that ended with it."""
         if isinstance(step, Transition):
             return self._transition(step)
         if isinstance(step, Coordinated):
@@ -138,8 +138,8 @@ class Timeline:
         self._happenings, self._notes = HappeningCollector(), []
 
     def _between(self, event: AnyGroupEvent, parts: Sequence[Part], before: Group, after: Group) -> None:
-        """Take an event while no rebalance is running: the group is created, emptied or deleted, or something happens
-        that starts no rebalance.
+        """Process an event while no rebalance is running: the group is created, emptied or deleted, or something
+        happens that starts no rebalance.
         """
         if isinstance(event, GroupCreated | GroupDeleted | GroupEmptied):
             self._baseline = NOBODY

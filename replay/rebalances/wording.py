@@ -1,6 +1,6 @@
 """The English phrases for members and causes, so that all outputs use the same words.
 
-They are based on `events.causes.TEXTS`, with the member's name, and numbers where the history has them.
+They are based on `events.causes.TEXTS`, with the member's name, and with numbers if the history has them.
 """
 
 from collections.abc import Iterable, Sequence
@@ -20,7 +20,7 @@ _UUID_SHOWN = 8
 
 
 def short_member_id(member_id: str) -> str:
-    """A member id with its uuid cut to eight digits: enough to tell members apart, and to search for."""
+    """Shorten the member id's uuid to eight digits: enough to distinguish members, and to search for them."""
     uuid = member_id[-_UUID_LENGTH:]
     if len(uuid) == _UUID_LENGTH and uuid.count("-") == 4 and uuid[8] == "-":
         return member_id[: -_UUID_LENGTH + _UUID_SHOWN] + "…"
@@ -42,18 +42,20 @@ def process(member: MemberRef) -> str:
 
 
 def who(member: MemberRef) -> str:
-    """'static member 'billing-2' (10.0.0.7, client rdkafka)'."""
+    """E.g. "static member 'billing-2' (10.0.0.7, client rdkafka)"."""
     kind = "dynamic" if member.group_instance_id is None else "static"
     return f"{kind} member '{name(member)}' ({process(member)})"
 
 
 def plainly(member: MemberRef) -> str:
-    """''billing-2' (10.0.0.7, client rdkafka)', where the sentence already has the kind of member."""
+    """Like `who`, but without 'static member', for sentences that already say so: "'billing-2' (10.0.0.7, client
+    rdkafka)".
+    """
     return f"'{name(member)}' ({process(member)})"
 
 
 def several(members: Sequence[MemberRef]) -> str:
-    """'a, b and 4 others'; a single member in full."""
+    """E.g. 'a, b and 4 others'; a single member in full."""
     if not members:
         return "a member"
     if len(members) == 1:
@@ -98,7 +100,7 @@ BOILERPLATE = (
     "encountered UNKNOWN_MEMBER_ID from",
     "rebalance failed due to UnknownMemberIdException",
 )
-"""Prefixes of reasons that clients send by themselves (KIP-800) and that add nothing to the event."""
+"""Prefixes of reasons that clients themselves send (KIP-800) and that add nothing to the event."""
 
 _SAID_BY_CLIENTS = (
     "rebalance failed due to",
@@ -108,7 +110,7 @@ _SAID_BY_CLIENTS = (
     "need to revoke partitions",
     "consumer pro-actively leaving the group",
 )
-"""Prefixes of other reasons that the Java client sends by itself when it joins (KIP-800): these add something."""
+"""Prefixes of other reasons that the Java client itself sends when it joins (KIP-800), which are informative."""
 
 _BY_ANOTHER = "{member} was removed"
 """The text for a LeaveGroup that another client sent."""
@@ -128,12 +130,12 @@ _REMOVED = "member was removed by an admin"
 
 
 def says_something(client_reason: str | None) -> bool:
-    """Return whether the client's reason is worth a sentence."""
+    """Return whether the client's reason is worth showing."""
     return bool(client_reason) and not (client_reason or "").startswith(BOILERPLATE) and client_reason != _REMOVED
 
 
 def is_of_application(client_reason: str | None) -> bool:
-    """Return whether a reason to join is not one that clients send by themselves: the application asked (KIP-568)."""
+    """Return whether a reason to join came from the application (KIP-568), not from the client library."""
     return says_something(client_reason) and not (client_reason or "").startswith(_SAID_BY_CLIENTS)
 
 
@@ -161,7 +163,7 @@ ASKED_FOR = frozenset(
         Cause.GROUP_RELEASED,
     }
 )
-"""The causes that are requests of an administrator, who is not one of the members."""
+"""Causes that are an administrator's requests, not a member's."""
 
 
 def _by_administrator(text: str, why: Why) -> str:
@@ -193,7 +195,7 @@ _TEXTS_WITH_KIND = frozenset(
         Cause.STANDBY_UNFIT,
     }
 )
-"""Causes whose texts already have the kind of member."""
+"""Causes whose texts already say whether the member is static."""
 
 
 def _subject(cause: Cause, actors: Sequence[Actor]) -> str:

@@ -22,7 +22,7 @@ from muster.replay.text.times import Instant, clock_beside, duration, moment_of,
 
 GRADE_STYLES = {Grade.RECORDED: "green", Grade.INFERRED: "yellow", Grade.UNKNOWN: "red"}
 LISTED_MAX: Final = 6
-"""Up to this many rebalances, or event numbers, are listed one by one; of more only the range is shown. JSON has each.
+"""Up to this many rebalances, or event numbers, are listed one by one; of more only the range is shown. JSON lists all.
 """
 _CROSSINGS = {WindowEdge.SINCE: "it began before --since", WindowEdge.UNTIL: "it was still in progress at --until"}
 
@@ -57,7 +57,9 @@ def _title(incident: Incident) -> Text:
 
 
 def _span_of(incident: Incident) -> str:
-    """Name the span: an incident with rebalances is dated by these, although its members may have ended earlier."""
+    """Name the kind of span: an incident with rebalances is dated by these, although its members may have ended
+    earlier.
+    """
     if not incident.rebalances:
         return "took"
     return "rebalance took" if len(incident.rebalances) == 1 else "rebalances within"
@@ -71,7 +73,7 @@ def rows_of(incident: Incident, detail: Detail) -> Iterator[tuple[str, Renderabl
         _, seq, kind = incident.parent.split("-", 2)
         yield "Within", text(f"{kind} (seq {seq})")
     for label, members in (("Culprits", incident.culprits), ("Affected", incident.affected)):
-        # A replaced process is in the list with its old and its new member id; its name is shown once.
+        # A replaced process is listed with its old and its new member id; its name is shown once.
         names = list(dict.fromkeys(map(process_name, members)))
         if max(len(names), len(members) // 2) > NAMED_MAX:  # the headline has no room for all of them
             yield label, text(listed(names))

@@ -68,7 +68,7 @@ def state_text(state: GroupState | None) -> Text:
 
 
 def moment_text(at: Instant | None, style: str = "", *, has_zone: bool = False) -> Text:
-    """Format day and time to the second, with the zone unless a heading has it."""
+    """Format day and time to the second, with the zone unless a heading shows it."""
     zone = f" {zone_of(at)}" if at and has_zone else ""
     return text(f"{day_of(at)} {clock_of(at)[:8]}{zone}" if at else None, style)
 

@@ -55,7 +55,7 @@ def rows_of_rebalance(rebalance: Rebalance) -> Iterator[Row]:
     yield from _stacked("Folded in", _folded(rebalance))
     phase = rebalance.join_phase
     has_nobody = rebalance.outcome is Outcome.EMPTIED and phase.ended_by is Cause.ALL_JOINED
-    if phase.duration_ms or not has_nobody:  # when the last member leaves, there is no one to wait for
+    if phase.duration_ms or not has_nobody:  # when the last member leaves, there is no member to wait for
         yield "Join phase", _join_phase(phase, rebalance.started_at, is_initial=rebalance.initial)
     if rebalance.sync_phase is not None:
         yield "Sync phase", _sync_phase(rebalance.sync_phase)
@@ -108,7 +108,7 @@ def _requester(request: Requester) -> Text:
 
 
 def _planned(planned: Planned) -> Iterator[Text]:
-    """Yield all names; the sentence above has only the first few."""
+    """Yield all names; the sentence above them shows only the first few."""
     told = {
         "joined": _names(planned.came),
         "did not join": listed(planned.did_not_come),
@@ -148,8 +148,8 @@ def _join_phase(phase: JoinPhase, head: Instant, *, is_initial: bool) -> Text:
 
 
 def _join_duration(phase: JoinPhase, *, is_initial: bool) -> str:
-    """Describe how long the join phase took, and could have taken. Joins extend an initial delay up to the rebalance
-    timeout (KIP-134).
+    """Describe how long the join phase took, and its limit. Joins extend an initial delay up to the rebalance timeout
+    (KIP-134).
     """
     allowed = setting(phase.timeout_ms)
     if is_initial and phase.ended_by != Cause.INITIAL_DELAY_ELAPSED:

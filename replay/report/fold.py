@@ -1,7 +1,7 @@
 """A group's items -> the values of its page. Pure; memory is bounded by `Limits`.
 
 Items before a window are folded, but not shown. After a window, only open incidents are followed until they end, since
-an incomplete one could be classified as another kind. Incidents that cross an edge of the window say so.
+an incomplete one could be classified as another kind. Incidents that cross an edge of the window are marked.
 """
 
 from collections import Counter
@@ -73,7 +73,7 @@ class ReportFold:
         self.rebalances = 0
         self.has_begun = False
         self.is_over = False
-        """`has_begun`: something in the window was read. `is_over`: nothing that follows can be in the window."""
+        """`has_begun`: something in the window was read. `is_over`: no later item can be in the window."""
         self._has_ended = False
         self._begin_ms: int | None = None
         self._end_ms = 0

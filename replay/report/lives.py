@@ -29,7 +29,7 @@ JUMP_MIN_MS = 1_000
 """If the wall clock went back by less than this, it is treated as not having moved."""
 
 UNSEEN = "not recorded"
-"""Shown as the way a member left if its removal is not in the log."""
+"""Shown instead of how a member left, if its removal is not in the log."""
 
 
 class Latest(Generic[T]):
@@ -58,7 +58,7 @@ class Latest(Generic[T]):
 
 
 class EndedLife(msgspec.Struct, frozen=True, kw_only=True):
-    """A lifetime that has ended, and how. That of a silent member ended when it was last seen, before `at_ms`."""
+    """A lifetime that has ended, and how. A silent member's ended when it was last seen, before `at_ms`."""
 
     life: Life
     how: str
@@ -97,7 +97,7 @@ class Lives:
         self._note_generation(at_ms, group)
 
     def forget(self) -> None:
-        """Drop everything that ended before the window. What continues is drawn from its beginning."""
+        """Drop everything that ended before the window. Whatever continues is drawn from its beginning."""
         for kept in (self.ended, self.stretches, self.marks, self.bands, self.unstable):
             kept.clear()
 

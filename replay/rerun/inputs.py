@@ -1,4 +1,4 @@
-"""Derives the command behind recorded events, for `rerun` and for every what-if.
+"""Reconstructs the commands behind recorded events, for `rerun` and for every what-if.
 
 The first event of each transition shows what the request was. State that the rules need and the log does not have (ids
 handed out by KIP-394, members that have synced, an expired deadline) is set up in the soft state so that the same
@@ -68,7 +68,7 @@ _PHASE_ENDS = (JoinPhaseCompleted, GroupEmptied)
 
 
 def derive(situation: Situation) -> AnyCommand | None:
-    """Derive the command that led to the first of the events, and set up its soft state; None if it is not known."""
+    """Return the command that led to the first of the events, and set up its soft state; None if it is not known."""
     event = situation.event
     if event.why.cause is Cause.RECORD_OVERWRITTEN:
         again = tuple(map(key_of, situation.until_group_event()))
@@ -101,7 +101,7 @@ def derive(situation: Situation) -> AnyCommand | None:
 
 
 def _rebalance_unassigned(situation: Situation, event: GroupConfigured) -> RebalanceUnassigned:
-    """Derive the request: the topics to rebalance for, and those that are settled, which are given 0 partitions."""
+    """Reconstruct the request: the topics to rebalance for, and those that are settled, which get 0 partitions."""
     before = () if situation.group is None else situation.group.config.rebalanced_for
     after = event.config.rebalanced_for
     named = {each.topic for each in after}
@@ -132,7 +132,7 @@ def _of_member(situation: Situation, event: AnyMemberEvent) -> AnyCommand | None
 
 
 def _join(situation: Situation, member: Member, event: AnyEvent) -> JoinGroup:
-    """Derive a join of this member, with the ids that must have been sent to lead to this event."""
+    """Reconstruct a join of this member, with the ids that it must have sent to lead to this event."""
     why = event.why
     known_id = _requires_known_id(why, member.group_instance_id)
     sent_id = member.member_id
@@ -146,7 +146,7 @@ def _join(situation: Situation, member: Member, event: AnyEvent) -> JoinGroup:
         caller=caller(why),
         member_id=sent_id,
         group_instance_id=member.group_instance_id,
-        # The member's own id would make it a repeated request, which leads to no event.
+        # With the member's own id it would be a repeated request, which leads to no event.
         proposed_member_id=PHANTOM if isinstance(event, MemberRejoined) else member.member_id,
         protocol_type=_protocol_type(group_event) or _protocol_type_of(situation.group),
         protocols=member.protocols,
@@ -171,8 +171,8 @@ def _protocol_type_of(group: Group | None) -> str:
 
 
 def _creation(situation: Situation) -> AnyCommand:
-    """Derive the request behind a group's first event: a join that added a member at once, a join for an id, or a
-    commit.
+    """Reconstruct the request behind a group's first event: a join that added a member at once, a join that got an id,
+    or a commit.
     """
     why = situation.why
     following = situation.events[1] if len(situation.events) > 1 else None
@@ -199,7 +199,7 @@ def _creation(situation: Situation) -> AnyCommand:
 
 
 def _anonymous_join(situation: Situation, *, known_id: bool) -> JoinGroup:
-    """Derive a join of which the log has only the sender. It offers no protocol unless it asks for an id."""
+    """Reconstruct a join of which the log has only the sender. It offers no protocol unless it asks for an id."""
     why = situation.why
     return JoinGroup(
         group_id=situation.group_id,
@@ -224,7 +224,9 @@ def _offer(situation: Situation) -> tuple[Protocol, ...]:
 
 
 def _refused_join(situation: Situation) -> JoinGroup:
-    """Derive a join refused for its protocols, its session timeout or its identity, or because the group is full."""
+    """Reconstruct a join refused for its protocols, its session timeout or its identity, or because the group is
+    full.
+    """
     join = _anonymous_join(situation, known_id=situation.why.cause is not Cause.PROTOCOL_MISMATCH)
     event = situation.event
     if situation.why.cause is not Cause.SESSION_TIMEOUT_REFUSED or not isinstance(event, JoinRefused):
@@ -234,8 +236,8 @@ def _refused_join(situation: Situation) -> JoinGroup:
 
 
 def _fenced(situation: Situation) -> AnyCommand | None:
-    """Derive the request of one of two processes with the same instance id. Its type matters only for leaves, and for
-    joins with a reason.
+    """Reconstruct the request of one of two processes with the same instance id. Its type matters only for leaves, and
+    for joins with a reason.
 
     A member that was not fenced sent a request after it had lost its instance id, without naming that id.
     """
@@ -260,7 +262,7 @@ def _fenced(situation: Situation) -> AnyCommand | None:
 
 
 def _duelling_join(situation: Situation) -> JoinGroup | None:
-    """Derive the restart right after the event: the process that had lost the instance id takes it back."""
+    """Reconstruct the restart right after the event: the process that had lost the instance id takes it back."""
     following = situation.events[1] if len(situation.events) > 1 else None
     if not isinstance(following, StaticMemberReplaced):
         return None
@@ -303,7 +305,7 @@ def _removal(situation: Situation, event: MemberRemoved) -> AnyCommand | None:
 
 
 def _sync(situation: Situation) -> SyncGroup:
-    """Derive the leader's SyncGroup."""
+    """Reconstruct the leader's SyncGroup."""
     assigned = [event for event in situation.until_group_event() if isinstance(event, MemberAssigned)]
     assignments = tuple((event.member.member_id, event.member.assignment) for event in assigned)
     return _sync_of(situation, assignments)
@@ -327,13 +329,13 @@ def _end_join_phase(situation: Situation, why: Why) -> EndJoinPhase:
     soft = situation.soft
     soft.join_deadline_ms = why.arrived_ms
     if soft.initial_delay is not None:
-        # How often it was extended does not matter, since that writes nothing. This is when it ended.
+        # How often it was extended does not matter, since extensions write nothing. It ended at this time.
         soft.initial_delay = InitialDelay(delay_ms=soft.initial_delay.delay_ms, remaining_ms=0)
     return EndJoinPhase(group_id=situation.group_id, due_ms=why.arrived_ms)
 
 
 def _end_of_join_phase(situation: Situation, why: Why) -> AnyCommand:
-    """Derive the end of a join phase without removals: its timeout, or the expiry of the last pending member."""
+    """Reconstruct the end of a join phase without removals: its timeout, or the expiry of the last pending member."""
     if why.cause is not Cause.ALL_JOINED:
         return _end_join_phase(situation, why)
     if is_leave(why):
@@ -345,7 +347,7 @@ def _end_of_join_phase(situation: Situation, why: Why) -> AnyCommand:
 
 
 def _start_without_members(situation: Situation) -> AnyCommand | None:
-    """Derive the cause of a rebalance that no event of a member started."""
+    """Reconstruct the command behind a rebalance that no event of a member started."""
     why = situation.why
     match why.cause:
         case Cause.REGISTRATION_COMPLETE:

@@ -1,4 +1,4 @@
-"""Derives LeaveGroup from its events: the members in the request, their order and their ids.
+"""Reconstructs a LeaveGroup from its events: the members in the request, their order and their ids.
 
 Separate from `inputs.py` because one request has many entries, each with an event of its own or none at all.
 """
@@ -13,7 +13,7 @@ _LEFT = frozenset({Cause.MEMBER_LEFT, Cause.MEMBER_REMOVED_BY_ADMIN})
 
 
 def leave(situation: Situation) -> LeaveGroup:
-    """Derive one LeaveGroup: consecutive removals and fences, up to the event that ends the transition."""
+    """Reconstruct one LeaveGroup: consecutive removals and fences, up to the event that ends the transition."""
     why = situation.why
     entries: list[LeavingMember] = []
     for event in situation.events:

@@ -1,4 +1,4 @@
-"""Derives the command behind events of Muster's own membership features, for `inputs.py`.
+"""Reconstructs the commands behind events of Muster's own membership features, for `inputs.py`.
 
 alterations      everything that one IncrementalAlterConfigs did: settings, lists, a requested rebalance
 arrivals         delayed joins leave no event until they are admitted: they are restored from the admission
@@ -48,7 +48,7 @@ ALTER_CONFIGS = 44
 
 
 def derive_planned(situation: Situation) -> AnyCommand | None:
-    """Derive an administrator's request, or the deadline of a plan that has passed; None if it was neither.
+    """Reconstruct an administrator's request, or the passing of a plan's deadline; None if it was neither.
 
     A deletion is included, since it begins by ending the existing plans.
     """
@@ -92,7 +92,7 @@ def derive_planned(situation: Situation) -> AnyCommand | None:
 
 
 def _alteration(situation: Situation) -> AlterGroupConfig:
-    """Derive one request that sets each list to its resulting value, however it was changed."""
+    """Reconstruct one request that sets each list to its resulting value, however it was changed."""
     group = situation.group
     assert group is not None
     request = list(_of_one_request(situation))

@@ -3,11 +3,11 @@
 This proves that a log has all inputs of the rules, so that they can be run with other settings, and it is the strictest
 test of log and rules alike. Each transition is decided on the recorded group, so that one difference does not cause
 more; the soft state is carried over between decisions, and rebuilt where a coordinator took over. A new coordinator has
-the members in the order of their last records, or as it followed them (events/loading.py), so until its events show the
-order, another one is possible.
+the members in the order of their last records, or, if it was a standby, in the order in which it followed them
+(events/loading.py). So until its events show the order, either is possible.
 
 Everything is compared except what depends on requests that leave no trace: when members were last seen, how long
-requests were parked, how many refusals were not written.
+requests were parked, how many refusals were suppressed.
 """
 
 import re
@@ -71,7 +71,7 @@ class Input(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Difference(msgspec.Struct, frozen=True, kw_only=True):
-    """The rules made other events than the log has. `command` is None if none could be derived."""
+    """The rules made other events than those in the log. `command` is None if none could be derived."""
 
     command: AnyCommand | None
     recorded: tuple[AnyEvent, ...]
@@ -192,7 +192,7 @@ class Rerunner:
         return soft
 
     def _decide(self, command: AnyCommand, situation: Situation) -> int:
-        """Return how many recorded events the decision explains: as many as it makes, or none."""
+        """Return how many recorded events the decision explains: all events that it makes, or none."""
         now = _now(situation.event)
         settings = self._settings_for(situation.events)
         decision = decide(command, situation.group, situation.soft, now, settings)
@@ -201,7 +201,7 @@ class Rerunner:
             return 0
         self._group, self._soft = decision.group, decision.soft
         if isinstance(made[0], MemberAssigned):
-            self._knows_order = True  # an assignment is to all members
+            self._knows_order = True  # an assignment goes to all members
         self.inputs.append(Input(command=command, now=now, first_seq=recorded[0].seq, last_seq=recorded[-1].seq))
         return len(made)
 
@@ -247,8 +247,8 @@ def group_settings(recorded: Mapping[str, str]) -> GroupSettings:
 
 
 def comparable(events: Sequence[AnyEvent]) -> list[AnyEvent]:
-    """Return the events without what depends on requests that leave no trace, or is not in logs before format level
-    4.
+    """Return the events without values that depend on requests that leave no trace, or that logs before format level 4
+    lack.
     """
     return [_comparable(event) for event in events]
 

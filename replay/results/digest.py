@@ -1,10 +1,10 @@
-"""`muster replay digest`: the most important incidents of all groups in a window, and the number of quiet groups.
+"""`muster replay digest`: the most important incidents of all groups in a window, and how many groups were quiet.
 
 Each group is skimmed up to the window; its records are kept from the quiet time before the window on. Once all records
-of a partition have been read, its groups are processed one after another, so that memory holds one episode of one
+of a partition have been read, its groups are processed one after another, so that memory holds only one episode of one
 group, even if many groups never stop rebalancing. The incidents with the highest cost are kept: the first are shown in
-full, the next ones in a line each, and the rest are counted. Storms across several groups (`storms.py`) are found here
-alone, since no other command reads all groups.
+full, the next ones in a line each, and the rest are counted. Storms across several groups (`storms.py`) are found only
+here, since no other command reads all groups.
 """
 
 from bisect import bisect_left

@@ -1,4 +1,4 @@
-"""Each event type as one line of English, for `history`. The match is exhaustive: a missing type is a type error."""
+"""Each event type as one line of English, for `history`. The match is exhaustive, so mypy reports a missing type."""
 
 from typing import assert_never
 
@@ -188,7 +188,9 @@ def _group_text(event: AnyGroupEvent) -> str:
 
 
 def _join_limit(event: RebalanceStarted) -> str:
-    """The limit of the join phase: from Empty the initial delay, which starts over as members join (KIP-134)."""
+    """The limit of the join phase: if the group was Empty, the initial delay, which restarts as members join
+    (KIP-134).
+    """
     if event.group.previous_state is GroupState.EMPTY:
         return (
             f"for the initial delay of {setting(event.timeout_ms)}, longer as members join, up to the rebalance timeout"

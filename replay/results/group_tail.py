@@ -1,4 +1,4 @@
-"""The last records of a group, kept undecoded while a log is skimmed: they show what happened last.
+"""The last records of a group, kept undecoded while a log is skimmed; they show the latest incident.
 
 They begin in the quiet time before the group's last rebalance, so that the last incident is complete. If a group has
 too many, they begin right before the last rebalance, which is enough to describe how it began and ended. If all groups
@@ -55,7 +55,7 @@ class LastIncident(msgspec.Struct, frozen=True, kw_only=True):
 class Partition:
     """The events of a partition, which concern all its groups. `at_most`: how many are kept; None: all.
 
-    `unreadable`: collects the records whose group is unknown, unless a repair passed over them. `until_ms`: later
+    `unreadable`: collects the records whose group is unknown, except those that were repaired. `until_ms`: later
     coordinator events are ignored.
     """
 
@@ -105,7 +105,7 @@ class Kept:
 
     @property
     def is_full(self) -> bool:
-        """True if groups should keep only the records that they must."""
+        """True if groups should keep only the records that they need."""
         return self.records >= TAILS_MAX or self.bytes >= TAILS_BYTES
 
 

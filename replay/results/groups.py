@@ -45,8 +45,9 @@ class GroupLine(msgspec.Struct, frozen=True, kw_only=True):
     """One group. The numbers are as of the last event; `rebalances` counts those that the log still has.
 
     `state` is None when no event of the group can be read. `quarantined`: why a coordinator would not serve the group.
-    `coordinator`: `upstream` once the group was released or lost to the cluster behind a sidecar, else `muster`; for a
-    group that is moving, the target. `last_incident` is also None if it is longer than the records that are kept.
+    `coordinator`: `upstream` once the group was released, or lost to the cluster behind a sidecar; else `muster`; for a
+    group that is moving, where it moves to. `last_incident` is also None if it is longer than the records that are
+    kept.
     """
 
     group_id: GroupId
@@ -78,7 +79,7 @@ class GroupLine(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Groups(msgspec.Struct, frozen=True, kw_only=True):
-    """`unreadable_keys`: records whose group is unknown, unless a repair passed over them."""
+    """`unreadable_keys`: records whose group is unknown, except those that were repaired."""
 
     log: str
     groups: tuple[GroupLine, ...]
@@ -103,8 +104,8 @@ SORTS: Final[dict[Sort, Callable[["GroupLine"], Any]]] = {
 class Overview:
     """Processes the records of a log, one partition after another; one object per command.
 
-    `wanted`: a glob pattern for group ids. The line of each group is made once its partition was read, so that records
-    are only kept for the groups of one partition.
+    `wanted`: a glob pattern for group ids. The lines of a partition's groups are made as soon as it was read, so that
+    only the records of one partition are kept.
     """
 
     def __init__(
@@ -128,7 +129,7 @@ class Overview:
         self._extent = Extent()
         self._broken: list[Broken] = []
         self.unreadable: list[Broken] = []
-        """Records whose group is unknown, unless a repair passed over them."""
+        """Records whose group is unknown, except those that were repaired."""
         self._home = self._of_partition()
 
     def _of_partition(self) -> Partition:
@@ -154,7 +155,7 @@ class Overview:
     def result(
         self, log: str, window: Bounds | None = None, sort: Callable[[GroupLine], Any] = SORTS[Sort.NAME]
     ) -> Groups:
-        """Return the groups with anything in the window."""
+        """Return the groups to which anything happened in the window."""
         self._end_partition()
         lines = sorted(self._lines, key=SORTS[Sort.NAME])
         return Groups(
@@ -189,7 +190,7 @@ class Overview:
 
 
 class _Group:
-    """The numbers of one group while its records are skimmed."""
+    """The counts for one group while its records are skimmed."""
 
     def __init__(self, partition: int, skim: Skim, tail: Tail, window: Window) -> None:
         self.partition = partition
@@ -223,7 +224,9 @@ class _Group:
         self._tail.keep(records)
 
     def _is_upstream(self, group: Group | None) -> bool:
-        """Return whether the group was released by a config that is still set, or was lost and has no members since."""
+        """Return whether the group was released by a config that is still set, or was lost and has had no members
+        since.
+        """
         if group is None:
             return False
         return group.config.coordinator == UPSTREAM or (self._was_released and not group.members)
@@ -238,9 +241,9 @@ class _Group:
         return self.broken
 
     def line(self) -> GroupLine | None:
-        """Return the group's line; None if the window has nothing of the group.
+        """Return the group's line; None if nothing happened to the group in the window.
 
-        The window can have an incident without an event of the group: it began earlier, or the coordinator was
+        An incident can lie in the window without any event of the group: it began earlier, or the coordinator was
         unreachable.
         """
         skim = self.skim

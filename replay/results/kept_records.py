@@ -42,8 +42,8 @@ class NoRoomToKeep(EventsError):
 
 
 class GroupRecords:
-    """The records of one group, without their keys and without tombstones, which are not needed later. Stored compactly
-    in arrays, since many groups have many records.
+    """The records of one group, without their keys and without tombstones, which are not needed later. They are in
+    compact arrays, since there may be many groups with many records.
     """
 
     def __init__(self) -> None:

@@ -73,7 +73,7 @@ class StateAt(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class StateFold:
-    """The state of a group at a given time, as its items are fed. A number refers to the group's last incarnation.
+    """Computes the state of a group at a given time from its items. A number refers to the group's last incarnation.
 
     `times`: the corrected event times to look events up by.
     """
@@ -91,7 +91,7 @@ class StateFold:
         self._reached: StateAt | None = None
         """The group right after the requested event or generation; reset when a later incarnation begins."""
         self.lives = ""
-        """The text to append to the generations below: empty unless there was an earlier incarnation."""
+        """The text to append to `generations`: empty unless there was an earlier incarnation."""
         self.generations: tuple[int | None, int | None] = (None, None)
         """The first and the last generation of the last incarnation, among the items so far."""
 
@@ -99,7 +99,7 @@ class StateFold:
         """Process the next item; return whether a later one may matter."""
         at_ms = self._times.at_ms(item) if isinstance(item, Happened | Coordinated) else 0
         if isinstance(self.at, AtTime) and at_ms > self.at.wall_ms:
-            return isinstance(item, Coordinated)  # an owner may have started with a clock that was ahead
+            return isinstance(item, Coordinated)  # an owner may have started with a fast clock
         if isinstance(item, Happened):
             self._apply(item)
         elif isinstance(item, Coordinated):

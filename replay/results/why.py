@@ -1,7 +1,7 @@
 """`muster replay why`: why did this group rebalance? The incidents of a group, and the choice of those to show.
 
 `WhyFold` folds a group's items into its incidents and yields those in a window. Items before the window are folded,
-too; an incident that crosses an edge of the window is shown in full, and says so. The choices below take incidents and
+too; an incident that crosses an edge of the window is shown in full, and marked. The choices below take incidents and
 yield those to show; each keeps only as many as it shows. An incident is as new as its newest rebalance: a deployment
 that began before a crash and continued after it is newer than the crash.
 """
@@ -143,7 +143,7 @@ class OfGeneration:
         self.known: tuple[int, int] | None = None
         """The lowest and the highest generation so far."""
         self.running: int | None = None
-        """The generation that a rebalance would lead to which has not ended in the log."""
+        """The generation that a rebalance still running at the end of the log would lead to."""
 
     def take(self, incident: Incident) -> Iterable[Incident]:
         numbers = [generation_of(each) for each in incident.rebalances]
@@ -170,7 +170,9 @@ class Around:
 
     @property
     def nearest(self) -> str:
-        """The incidents that are shown because none spans the time: '', 'before', 'before and after'."""
+        """Which incidents stand in for one open at that time: 'before', 'after', 'before and after'; '' if one was
+        open, or there are none.
+        """
         sides = {"before": self._before, "after": self._after}
         return "" if self._spanning else " and ".join(side for side, incident in sides.items() if incident is not None)
 
@@ -196,5 +198,5 @@ class Around:
 
 
 def generation_of(rebalance: Rebalance) -> int:
-    """Return the number of the generation that selects a rebalance."""
+    """Return the generation number by which a rebalance is selected."""
     return rebalance.from_generation + 1 if rebalance.to_generation is None else rebalance.to_generation

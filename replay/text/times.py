@@ -1,9 +1,9 @@
-"""Formats wall clock times and durations for people and programs, and parses times; no other module does.
+"""The only module that formats wall clock times and durations for people and programs, and that parses times.
 
 Durations are parsed and formatted in `muster.durations`.
 
-Results have instants in UTC (`Instant`). Text output shows them in the user's zone (`zones.py`); an instant there has
-the same form, with the zone's offset in place of the Z: '2026-11-21T03:14:07.250+01:00'.
+Results have instants in UTC (`Instant`). Text output shows them in the user's zone (`zones.py`), in the same form, with
+the zone's offset in place of the Z: '2026-11-21T03:14:07.250+01:00'.
 """
 
 import re
@@ -16,7 +16,9 @@ from typing import Annotated, Final, NewType, TypeVar
 from muster.durations import BadDuration, read_duration, readable
 
 Instant = NewType("Instant", str)
-"""ISO 8601, UTC, always with three digits of milliseconds: '2026-11-21T02:14:07.250Z'. So instants sort as text."""
+"""ISO 8601, UTC, always with three digits of milliseconds: '2026-11-21T02:14:07.250Z'. Sorting them as text sorts them
+by time.
+"""
 
 Sentence = Annotated[str, "times in UTC"]
 """English with times in UTC, as `incidents/evidence/naming.py` writes them; text output converts them to its zone."""
@@ -28,7 +30,7 @@ FORMS_OF_TIME: Final = (
 """The forms of a point in time that every command takes."""
 
 FORMS_OF_AT: Final = f"a generation (7), {FORMS_OF_TIME}"
-"""The forms of a point in the history of one group. With --seq a number is an event's."""
+"""The forms of a point in the history of one group. With --seq a number means an event."""
 
 _OF_SENTENCE = re.compile(
     r"""'[^']*'|"[^"]*"|"""  # text in quotes comes from a client
@@ -42,7 +44,7 @@ K = TypeVar("K")
 V = TypeVar("V")
 _SECONDS_KEPT: Final = 1_024
 _INSTANTS_KEPT: Final = 4_096
-"""A rebalance has few distinct times, and each is formatted many times."""
+"""Size of the caches: a rebalance has few distinct times, but each is formatted many times."""
 _FIRST_MS = -62_135_596_800_000
 _LAST_MS = 253_402_300_799_999
 """The first and the last instant that can be formatted: the start of year 1 and the end of year 9999."""
@@ -123,7 +125,9 @@ def zone_beside(at: Instant, head: Instant) -> str:
 
 
 def zone_of_all(instants: Iterable[Instant]) -> str | None:
-    """Return the zone of all these instants; None if they differ, since the clocks were changed in between."""
+    """Return the zone of all these instants; None if they differ because of a change to or from daylight saving
+    time.
+    """
     zones = set(map(zone_of, instants))
     return None if len(zones) > 1 else next(iter(zones), "UTC")
 

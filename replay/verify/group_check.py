@@ -1,7 +1,7 @@
 """Checks one group of a log event by event: its numbering, its transitions, its invariants, and the rules.
 
-Compaction leaves gaps in the offsets, so an event that is missing without such a gap was lost in another way. After a
-gap the state of the group is not known for certain until it is created again, so its events are only checked on their
+Compaction leaves gaps in the offsets, so an event that is missing without such a gap was lost for another reason. After
+a gap the state of the group is not known for certain until it is created again, so its events are only checked on their
 own.
 
 Events before a window are checked, too, since those in it depend on them; they are counted separately, and their
@@ -43,7 +43,7 @@ class GroupCheck:
         self._is_certain = True
         self._transitions = Transitions(group_id)
         self._rerunner = Rerunner()
-        self._unfinished: Happened | None = None  # the last event, if it ended no transition
+        self._unfinished: Happened | None = None  # the last event, if it did not end a transition
         self._moment_ms: int | None = None
         self._places: dict[int, Happened] = {}  # of the last time; not rerun yet
 

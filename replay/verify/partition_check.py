@@ -46,14 +46,14 @@ class PartitionCheck:
         self._next_offset = 0
         self._missing_offsets = 0
         self._epoch = -1
-        self._renewed_from = -1  # the epoch in which the present owner was elected before it renewed its claim
+        self._renewed_from = -1  # the epoch in which the current owner was elected, before it renewed its claim
         self._elected: CoordinatorElected | None = None
         self._prelude = Prelude()
         self._unreadable: list[Broken] = []  # records of unknown group, which a later tombstone may repair
         self.passed_over = 0
 
     def skip(self, record: StoredRecord) -> None:
-        """Skip a foreign record, which uses an offset."""
+        """Skip a foreign record, which also takes up an offset."""
         self._missing_offsets += max(0, record.offset - self._next_offset)
         self._next_offset = record.offset + 1
 
@@ -76,7 +76,9 @@ class PartitionCheck:
         return len(self._groups) > 0
 
     def unreadable(self) -> Iterator[LogFinding]:
-        """Yield findings for the unreadable records of no group that were not repaired, at the end of the partition."""
+        """At the end of the partition, yield findings for unreadable records that belong to no group and were not
+        repaired.
+        """
         for broken in self._unreadable:
             if self._is_within(broken):
                 yield _finding_of(broken, None)
@@ -153,8 +155,7 @@ class PartitionCheck:
     def _owner(self, told: Coordinated) -> Iterator[LogFinding]:
         event, elected = told.event, self._elected
         if isinstance(event, CoordinatorElected):
-            # An owner that is about to renew its claim writes its current claim once more, to check that it is still
-            # valid.
+            # Before an owner renews its claim, it writes its current claim once more, to check that it is still valid.
             is_again = elected is not None and (elected.owner, elected.owner_epoch) == (event.owner, event.owner_epoch)
             if event.owner_epoch <= self._epoch and not is_again:
                 expected = f"an epoch above {self._epoch} for {event.owner}, who was elected"

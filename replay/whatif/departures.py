@@ -43,8 +43,8 @@ _NOTHING = new_group(GroupId(""), incarnation=0, wall_ms=0)
 class FellSilent(msgspec.Struct, frozen=True, kw_only=True):
     """A member that was removed because its session ended, due at `due_ms`. Times are wall clock ms.
 
-    `lived_until_ms`: until when its process may have been alive: while a member waits for the response to its join,
-    until the join phase is over, it sends no heartbeats.
+    `lived_until_ms`: how long its process may have been alive. A member that waits for the response to its join, until
+    the join phase is over, sends no heartbeats.
     """
 
     member: Member
@@ -61,7 +61,7 @@ class Fate(Enum):
     LIVED = auto()
     """The process had not ended: it was heard from again, or the new member joins on its connection."""
     ENDED = auto()
-    """The process was restarted: it closed its connection, or did not use its member id while that was valid."""
+    """The process was restarted: it closed its connection, or did not use its member id while that was still valid."""
     UNKNOWN = auto()
 
 
@@ -70,7 +70,7 @@ FateOf = Callable[[Member, Member], Fate]
 
 
 class Departures:
-    """The departures among the steps of the lookahead, in the order in which they were read."""
+    """The departures among the steps that are read ahead, in the order in which they were read."""
 
     def __init__(self) -> None:
         self._fell_silent: deque[FellSilent] = deque()
@@ -142,7 +142,9 @@ class Departures:
         return fate_of
 
     def late_polls(self) -> Iterator[tuple[MemberId, MemberId]]:
-        """Yield members that left, perhaps because they had polled too late, and as whom their processes came back."""
+        """Yield members that left, perhaps because they had polled too late, with the members as which their processes
+        came back.
+        """
         known, left = self._known(), dict[Address, Went]()
         for act in known.acts:
             if isinstance(act, Went) and _may_be_late_poll(known, act):
@@ -177,7 +179,7 @@ def _may_be_late_poll(known: Episode, went: Went) -> bool:
 
 
 class Falling:
-    """The members that fall silent during one play: each is yielded once, when its time comes."""
+    """The members that fall silent during one play: each is yielded once, at that time."""
 
     def __init__(self, departures: Departures, now_ms: int) -> None:
         self._departures = departures

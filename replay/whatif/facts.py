@@ -45,7 +45,7 @@ class Fact(msgspec.Struct, frozen=True, kw_only=True, dict=True):
 
     @cached_property
     def leaves_settled(self) -> bool | None:
-        """Whether no rebalance was running afterwards; None if that did not change."""
+        """True if no rebalance was running afterwards; None if that did not change."""
         states = [event.group.state for event in self.events if isinstance(event, GroupEvent)]
         return states[-1] in _SETTLED if states else None
 

@@ -1,8 +1,8 @@
 """Matches the rebalances of a play with the recorded ones, and gives the verdicts on the recorded ones.
 
-If a verdict is in doubt, so is the cost of each rebalance of the play that was not over when the doubt arose, since it
-is not known how long the group would have waited. The same holds if a rebalance is running when the log ends, in the
-log or in the play: nothing is measured after that.
+A doubtful verdict also makes the cost of every rebalance of the play doubtful that was not over by then, since it is
+not known how long the group would have waited. The same holds if a rebalance is running when the log ends, in the log
+or in the play: nothing is measured after that.
 """
 
 import math
@@ -32,7 +32,7 @@ _PLANNED = PLANNED_TRIGGERS - {Cause.EXPANSION_DELAY_ELAPSED}
 NOT_YET = -math.inf
 
 CLOSE_MS = 6_000
-"""Twice the clients' default heartbeat.interval.ms.
+"""Twice the default heartbeat.interval.ms of clients.
 
 The time of a member's last heartbeat is not known more precisely than this. Nor is the time until other members notice
 a rebalance, which decides whether a returning member joins in time to be part of it.
@@ -52,18 +52,18 @@ class Matching:
         self._early: list[tuple[Started, Additional]] = []  # rebalances that are not in the log, or come later in it
         self._last_avoided_ms = NOT_YET
         self._barely_silent: dict[MemberId, int] = {}  # members that may have rejoined, and when they fell silent
-        self._not_over_ms = math.inf  # when the first rebalance began that is running when the log ends
+        self._not_over_ms = math.inf  # start of the first rebalance that is still running when the log ends
         self._perhaps_silent: dict[MemberId, FellSilent] = {}
         """Members that may have been alive, waiting for their joins."""
 
     @property
     def is_pending(self) -> bool:
-        """Whether any verdict is pending."""
+        """True if any verdict is pending."""
         return bool(self._open or self._early)
 
     @property
     def is_any_undecided(self) -> bool:
-        """Whether a recorded rebalance has not begun in the play."""
+        """True if a recorded rebalance has not begun in the play."""
         return any(one.begins_ms is None for one in self._open)
 
     def is_open(self, started: RebalanceStarted) -> bool:
@@ -109,7 +109,7 @@ class Matching:
         self._verdicts.would(one, telling.would_text(one))
 
     def follow(self, started: RebalanceStarted) -> None:
-        """Note a second round of the last recorded rebalance, which would not have happened."""
+        """Note a second round of the last recorded rebalance, where that one would not have happened."""
         second = Open(started=started, subjects=frozenset(), grade=Grade.INFERRED)
         if self._open:
             self._open.append(msgspec.structs.replace(second, follows=self._open[-1]))
@@ -133,7 +133,7 @@ class Matching:
         self._verdicts.cannot_tell(started, reason)
 
     def is_second_round(self, fact: Fact, started: RebalanceStarted, group: Group) -> bool:
-        """Return whether a member rejoined with its new partitions after a rebalance that would not have happened."""
+        """Return whether a member rejoined with the new partitions of a rebalance that would not have happened."""
         avoided_ms = self._last_avoided_ms
         if self._open:
             avoided_ms = NOT_YET if self._open[-1].begins_ms is not None else self._open[-1].started.why.decided_ms
@@ -155,8 +155,8 @@ class Matching:
             one.take_doubt(telling.BARELY_SILENT, min(silent_ms))
 
     def doubt_if_close(self, recorded: Member, member: Member, play: Play, former: Member | None = None) -> None:
-        """Doubt the verdicts on a process that came back so close to the end of its session that one heartbeat decides
-        whether it was in time.
+        """Doubt the verdicts on a process that came back so close to the end of its session that the time of one
+        heartbeat decides whether it was in time.
 
         `former`: the member as which its process was silent, if it had another id then.
         """
@@ -208,7 +208,7 @@ class Matching:
         elif one.started.why.cause is _LEFT and play.played.has_expired(one.subjects):
             one.take_doubt(telling.WHEN_MISSED, decided_ms)
         elif telling.not_of_its_own_text(one, self._open, play):
-            one.standstill = None  # depends on the fate of its process
+            one.standstill = None  # depends on what became of its process
         else:
             one.take_doubt(telling.doubt_of_other(one, self._open, play), decided_ms)
 
@@ -272,7 +272,7 @@ class Matching:
         self._clear()
 
     def add_given_up(self, play: Play, reason: str) -> None:
-        """Report once that there may have been more rebalances, instead of each possible one."""
+        """Report only once that there may have been more rebalances, not each possible one."""
         if not play.played.started:
             return
         last = play.played.started[-1]

@@ -32,7 +32,7 @@ class SimulatedMembers:
 
     @property
     def is_any_away(self) -> bool:
-        """Whether any member is silent, or will find out that it was dropped."""
+        """True if any member is silent, or will find out that it was dropped."""
         return bool(self.silent or self._late)
 
     def is_alive(self, member_id: MemberId | None) -> bool:

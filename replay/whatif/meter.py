@@ -32,7 +32,7 @@ class Meter:
         """Since when the group has had no member and no rebalance, in wall clock ms; None: it has one."""
         self._is_stopped = False
         self._is_unassigned = not any(each.assignment for each in group.members.values())
-        """Whether no member has partitions, so that a cooperative assignor leaves none consumed either."""
+        """True if no member has partitions, so that a cooperative assignor leaves none consumed either."""
         self._heard_ms = 0  # the time in which the partitions of silent members would otherwise have been consumed
         self._silent: dict[MemberId, tuple[int | None, int, int]] = {}
         self._ended: dict[MemberId, int | None] = {}

@@ -1,7 +1,7 @@
 """Simulates a group, its coordinator and its members with other settings, starting from a recorded state.
 
 Members are *alive*: they rejoin and sync at the recorded pace; or *silent*: they send nothing until their process comes
-back. Time is wall clock ms and moves only when the caller advances it; deadlines on the way are then decided.
+back. Time is wall clock ms and moves only when the caller advances it; deadlines that pass meanwhile are then decided.
 """
 
 import math
@@ -75,7 +75,7 @@ class Play:
 
     @property
     def is_settled(self) -> bool:
-        """Whether the group is quiet and nothing is pending."""
+        """True if the group is quiet and nothing is pending."""
         group = self.group
         if group is None:
             return True
@@ -83,8 +83,7 @@ class Play:
         return is_quiet and not (self._members.is_any_away or self._soft.held_joins)
 
     def closest_end_ms(self, member: Member) -> tuple[MemberId, int] | None:
-        """Return the former member id of a returning process, and the ms between the end of that member's session and
-        now.
+        """Return a returning process's former member id, and the ms between the end of that member's session and now.
 
         None: the process was not silent in this play.
         """
@@ -130,9 +129,9 @@ class Play:
         self._feed_join(member, UNKNOWN_MEMBER_ID)
 
     def go_on(self, silent_id: MemberId, member: Member) -> None:
-        """Let a silent member send requests again. In the log it has a new id, since it had been removed there.
+        """Let a silent member send requests again. In the log it was removed and came back under a new id.
 
-        In the what-if it is still a member, and gets the new id, so that the following commands apply to it.
+        In the what-if it is still a member, and is given that id, so that the following commands apply to it.
         """
         assert self.group is not None
         self._members.silent.pop(silent_id)
@@ -146,7 +145,7 @@ class Play:
         self._go_along()
 
     def rejoin(self, member: Member) -> None:
-        """A member rejoins with its current subscription."""
+        """Let a member rejoin with its current subscription."""
         self._members.rejoin(member.member_id)
         self.meter.ends(member.member_id)
         self._await(member.member_id)
@@ -157,7 +156,7 @@ class Play:
         self.feed(join_of(self.group, member, member_id, self.now_ms))
 
     def expire(self, member_id: MemberId) -> None:
-        """End a silent member's session, which ended in the log at this time, if it has also expired in the play."""
+        """Expire a silent member whose session ended in the log at this time, if it has ended in the play, too."""
         session = self._soft.sessions.get(member_id)
         if self.group is not None and session is not None and session.deadline_ms <= self.now_ms:
             due_ms = int(session.deadline_ms)
@@ -170,7 +169,7 @@ class Play:
         self._go_along()
 
     def end_plan(self, command: AnyCommand) -> None:
-        """End a plan at the recorded time: the log does not show when it began."""
+        """End a plan at the recorded time, since the log does not show when it began."""
         for field, deadline in PHASES.items():
             is_over = isinstance(command, _PLANS) and isinstance(command, deadline)
             if is_over and getattr(self._soft, field) is not None:
@@ -183,8 +182,8 @@ class Play:
         self._go_along()
 
     def come_to(self, at_ms: int) -> None:
-        """Let time pass until the next input. In the input's own ms, members act before it, and deadlines are decided
-        after it.
+        """Let time pass until the next input. Within the same ms, members act before the input, and deadlines are
+        decided after it.
         """
         self.advance(at_ms - 1)
         self._pass_until(at_ms)
@@ -209,7 +208,7 @@ class Play:
         self._pass_until(until_ms)
 
     def take_over(self, alive_ms: int, ready_ms: int) -> bool:
-        """Let another coordinator take over. Returns False if the fate of the rebalance is not known.
+        """Let another coordinator take over. Returns False if it is not known how the rebalance would continue.
 
         Members that waited in a phase send their requests again. Delayed joins are lost, and it is not known when their
         clients retry.
@@ -231,8 +230,8 @@ class Play:
     # ---- decisions --------------------------------------------------------------------------------------------------
 
     def _pass(self, command: AnyCommand) -> None:
-        """Handle a deadline that has passed. The session of a live member does not expire, and a join whose hold has
-        ended is sent again.
+        """Handle a deadline that has passed. The session of a live member does not expire, and a join that is no longer
+        delayed is sent again.
         """
         if isinstance(command, ExpireSession) and command.member_id not in self.silent:
             session = self._soft.sessions.get(command.member_id)
@@ -333,7 +332,7 @@ class Play:
         self._members.begin_rebalance(members, self.now_ms, self.pace)
 
     def _go_along(self) -> None:
-        """Let the live members whose time has come rejoin and sync."""
+        """Let live members rejoin and sync when they are due."""
         while self.group is not None:
             request = self._members.next_request(self.group, self._soft, self.now_ms)
             if request is None:
@@ -341,7 +340,9 @@ class Play:
             self._decide(request)
 
     def _next_timer_ms(self) -> float:
-        """Return when the coordinator next checks deadlines: for the end of a phase, as late as it was in the log."""
+        """Return when the coordinator next checks deadlines; it is as late for the end of a phase as it was in the
+        log.
+        """
         next_ms = self._soft.next_deadline_ms()
         is_phase = next_ms in (self._soft.join_deadline_ms, self._soft.sync_deadline_ms)
         return next_ms + self.pace.late_ms if is_phase else next_ms

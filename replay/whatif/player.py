@@ -1,9 +1,9 @@
 """Plays all recorded rebalances of a group with one set of settings.
 
 A play begins with a recorded rebalance, from the recorded state. While anything is pending in it (a silent member may
-come back, joins are delayed, a phase runs), it is fed the following recorded commands, so that related rebalances are
-decided together. When nothing is pending, the play is over: recorded rebalances that did not begin in it would not have
-happened, and the next one is played from the recorded state again.
+come back, joins are delayed, a phase is running), it is fed the following recorded commands, so that related rebalances
+are decided together. When nothing is pending, the play is over: recorded rebalances that did not begin in it would not
+have happened, and the next one is played from the recorded state again.
 """
 
 import msgspec
@@ -59,7 +59,7 @@ class Player:
         self._settings = PERMISSIVE
         self._play: Play | None = None
         self._falling = Falling(ahead.departures, 0)  # of the current play
-        self._partitions: int | None = 0  # of the group, as far as earlier plays have shown
+        self._partitions: int | None = 0  # of the group, as far as earlier plays determined it
         self._emptied_ms: int | None = None  # since when the group had been empty at the end of the previous play
         self._is_settled = True  # whether the recorded group had no rebalance running after the last fact
         self._is_within = False
@@ -69,7 +69,7 @@ class Player:
 
     @property
     def is_playing(self) -> bool:
-        """Whether any verdict is pending."""
+        """True if any verdict is pending."""
         return self._matching.is_pending
 
     def take(self, step: Step, group: Group) -> None:
@@ -93,12 +93,12 @@ class Player:
             self._give_up(str(given_up))
 
     def besides(self, before_ms: float) -> list[tuple[int, Additional]]:
-        """Return additional rebalances, with their times, that can no longer turn out to be in the log."""
+        """Return the play's additional rebalances, with their times, once no recorded one can still match them."""
         return self._matching.besides(before_ms)
 
     def _end(self, last_ms: int) -> None:
-        """End the play at the end of the log: let phases and delays run to their end, but doubt rebalances that are due
-        to members that were silent by then, since these may have come back.
+        """End the play at the end of the log: let phases and delays run to their end, but doubt rebalances caused by
+        members that were silent at the end of the log, since these may have come back.
         """
         if (play := self._play) is None:
             return
@@ -228,7 +228,7 @@ class Player:
         if started is not None and started.group.previous_state is GroupState.EMPTY:
             settings = msgspec.structs.replace(settings, initial_rebalance_delay_ms=started.timeout_ms)
         emptied_ms = None
-        if group.state is GroupState.EMPTY and group.image.generation_id:  # before its first, nobody was missing
+        if group.state is GroupState.EMPTY and group.image.generation_id:  # before the first, no member was missing
             emptied_ms = group.image.state_since_ms if self._emptied_ms is None else self._emptied_ms
         meter = Meter(group, self._partitions, emptied_ms)
         self._play = Play(self._altered.group(group), self._alterations.of_settings(settings), fact.at_ms, meter)

@@ -36,7 +36,7 @@ _LOSSES: Final = frozenset(
 
 
 class Open(msgspec.Struct, kw_only=True):
-    """A recorded rebalance that is being played. `subjects`: the members that started it; `grade`: how they are known.
+    """A recorded rebalance that is being played. `subjects`: the members that started it; `grade`: how certain that is.
 
     `lost`: the subjects that were removed. `perhaps_back`: silent members whose processes may be those that joined,
     restarted or not. `folded`: members that joined, or were lost (True), while it ran. `begun`: the rebalance of the
@@ -58,7 +58,7 @@ class Open(msgspec.Struct, kw_only=True):
     """The rebalance of which this is the second round (cooperative assignors)."""
     is_cost_known: bool = True
     is_over: bool = True
-    """False: the log ends before it was over, or before the rebalance was over that it would have been part of."""
+    """False: the log ends before it is over, or before the end of the rebalance that it would have been part of."""
 
     def take_doubt(self, reason: str, at_ms: int) -> None:
         """Doubt the verdict from this time on, unless the reason is empty. The first reason is reported."""
@@ -68,7 +68,9 @@ class Open(msgspec.Struct, kw_only=True):
 
 
 def recorded_as(begun: Started, opened: Sequence[Open]) -> Open | None:
-    """Return the recorded rebalance, not yet begun in the play, that corresponds to this one of the play."""
+    """Return the recorded rebalance that this one of the play corresponds to, among those that have not begun in the
+    play.
+    """
     waiting = [one for one in opened if one.begins_ms is None and one.follows is None]
     of_subject = [one for one in waiting if begun.member_id in one.subjects]
     same = next((one for one in of_subject if one.started.why.cause is begun.cause), None)
@@ -105,9 +107,9 @@ class _Asked(msgspec.Struct, kw_only=True):
     recorded_cost: Standstill | None = None
     played_cost: Standstill | None = None
     are_costs_final: bool = True
-    """False: the log ends before both are."""
+    """False: the log ends before both costs are final."""
     control: bool | None = None
-    """Whether the control reproduced the recorded rebalance; None: not decided yet."""
+    """True if the control reproduced the recorded rebalance; None: not decided yet."""
 
     @property
     def is_reproduced(self) -> bool:
@@ -152,7 +154,7 @@ class Verdicts:
         self.control = Control(self._asked)
 
     def feed(self, item: Item, *, is_within: bool) -> None:
-        """Take the next item. `is_within`: whether a rebalance that begins with it is in the window."""
+        """Process the next item. `is_within`: whether a rebalance that begins with it is in the window."""
         step = self._transitions.feed(item)
         finished = self._timeline.feed(step) if step is not None else None
         if finished is not None:
@@ -162,11 +164,11 @@ class Verdicts:
 
     @property
     def has_open(self) -> bool:
-        """Whether a rebalance of the window has not been yielded yet."""
+        """True if a rebalance of the window has not been yielded yet."""
         return bool(self._asked)
 
     def end(self) -> None:
-        """End the history; a rebalance may be running."""
+        """End the history, in which a rebalance may still be running."""
         running = self._timeline.running()
         if running is not None:
             self._finished(running)
@@ -212,7 +214,7 @@ class Verdicts:
             asked.are_costs_final = asked.are_costs_final and one.is_over
 
     def _finished(self, recorded: Rebalance) -> None:
-        """Note the end of a rebalance; all that began before it have ended too."""
+        """Note the end of a rebalance; all that began earlier have ended, too."""
         for (incarnation, seq), asked in self._asked.items():
             if (incarnation, seq) > (recorded.incarnation, recorded.last_seq):
                 return

@@ -56,8 +56,8 @@ def _doubts(fact: Fact, altered: Altered, play: Play, fate_of: FateOf, *, is_sta
 
 
 def doubt_of_poll(fact: Fact, altered: Altered, departures: Departures) -> str:
-    """Return the doubt about a process that left and came back, and may have left because it polled too late; empty if
-    there is none, or if its rebalance timeout, the max.poll.interval.ms of its client, is no longer than recorded.
+    """Return the doubt about a process that left and came back, perhaps because it polled too late; empty if there is
+    none, or if the other settings do not raise its rebalance timeout, which is its client's max.poll.interval.ms.
     """
     longer_ms = altered.alterations.rebalance_timeout_ms or 0
     for event in fact.events:
@@ -75,7 +75,7 @@ def doubt_of_poll(fact: Fact, altered: Altered, departures: Departures) -> str:
 
 
 def came_back(fact: Fact, play: Play, fate_of: FateOf) -> dict[MemberId, Fate]:
-    """Return silent members whose processes may be those that joined, restarted or not, by client id and host."""
+    """Return silent members that, by client id and host, may be the processes that joined, restarted or not."""
     came = [event.member for event in fact.events if isinstance(event, MemberJoined)]
     silent_ones = [each for each in play.silent.values() if each.group_instance_id is None]
     pairs = ((silent, each) for each in came for silent in silent_ones if address_of(silent) == address_of(each))
@@ -150,10 +150,11 @@ def would_not_text(one: Open, together: Sequence[Open], play: Play) -> str:
 
 
 def not_of_its_own_text(one: Open, together: Sequence[Open], play: Play) -> str:
-    """Say why a member's loss would not have started a rebalance of its own, although it is not known what became of
-    its process; empty if it may have.
+    """Say why a member's loss would not have started a separate rebalance, although it is not known what became of its
+    process; empty if it may have.
 
-    Either the process was restarted, and the group waited for its former id when it came back; or it was not lost.
+    Either the process was restarted, and the group waited for its former member id when it came back; or it was not
+    lost.
     """
     running = running_for(one, play)
     other = next((each for each in together if running is not None and each.begun is running), None)

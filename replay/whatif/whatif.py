@@ -68,7 +68,7 @@ class WhatIfFold:
 
     @property
     def is_over(self) -> bool:
-        """Whether everything in the window so far is decided."""
+        """True if everything in the window so far is decided."""
         return not (self._verdicts.has_open or any(player.is_playing for player in self._players))
 
     def feed(self, item: Item, *, is_within: bool = True) -> Iterator[Line]:

@@ -1,14 +1,14 @@
-"""One connection between two processes, either end: frames, the handshake, batching of writes.
+"""Either end of a connection between two processes: frames, the handshake, batching of writes.
 
 Converts bytes to messages and back, enforces limits, and detects a dead peer. Knows nothing of clients and groups.
 
-    writing     all messages of one event-loop iteration are written at once. A long message is sent in parts, and
-                other messages go between the parts, so that it delays none of them. So messages about one client keep
-                their order only if they are short, or if each answers the one before
+    writing     all messages of one event-loop iteration are written at once. A long message is sent in parts, and other
+                messages go between the parts, so that it does not delay them. So messages about one client keep their
+                order only if they are short, or if each answers the one before
     reading     a few messages are handled per time slice; if more have arrived, reading is paused until the next one
-    overload    an end with more than UNSENT_BYTES_MAX to send `is_full`, and should send nothing more for a while. The
-                accepting end takes no more requests until its responses are read; the connecting end always reads, so
-                they never wait for each other
+    overload    an end with more than UNSENT_BYTES_MAX to send `is_full`, and should stop sending until the other end
+                catches up. The accepting end takes no more requests until its responses are read; the connecting end
+                always reads, so they never wait for each other
     silence     the connecting end sends a Ping every TICK_S. Ticks are counted instead of time, because a process that
                 was itself suspended then misses one tick, not all of them
 """
@@ -54,7 +54,7 @@ HUNG_TICKS: Final = 4
 by then.
 """
 SILENT_TICKS_MAX: Final = 60
-"""A process that sends nothing for this many ticks, 30 s, was lost with its machine, without closing the connection."""
+"""If a process sends nothing for this many ticks, 30 s, its machine is gone and could not close the connection."""
 CLOSE_TIMEOUT_S: Final = 5.0
 """How long a closed connection may take to send the rest and to end TLS."""
 
@@ -62,7 +62,8 @@ Handshake = Challenge | Proof | Welcome | Denied
 
 
 class PeerConnection(asyncio.Protocol):
-    """Either end of a peer connection. `begin` is called once it is open, `proving` with each handshake message.
+    """Either end of a peer connection. `begin` is called once the connection is open, `proving` with each handshake
+    message.
 
     `lost` is called once, at the end, with a human-readable reason.
     """

@@ -80,7 +80,7 @@ class LeaseKeeper:
     def __init__(
         self, event_log: EventLog, lease_ms: int, boot_ms: Callable[[], int], *, failed: Callable[[Exception], None]
     ) -> None:
-        """`failed` is called with an internal error (a bug)."""
+        """`failed` is called with any unexpected exception, i.e. a bug."""
         self._log = event_log
         self._failed = failed
         self._lease_ms = lease_ms

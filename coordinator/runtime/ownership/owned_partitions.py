@@ -111,7 +111,7 @@ class OwnedPartitions:
 
     @property
     def unreadable(self) -> list[str]:
-        """Human-readable reasons why partitions are served by no process. Thread-safe."""
+        """Human-readable reasons, one for each partition that no process can serve. Thread-safe."""
         return [state.reason for state in self.states.copy().values() if isinstance(state, NotReadable)]
 
     @property
@@ -284,7 +284,7 @@ class OwnedPartitions:
     # ---- losing --------------------------------------------------------------------------------------
 
     def lost(self, number: int, error: Exception) -> None:
-        """Close a partition that was lost. Depending on the error, retake it, leave it, or end the process."""
+        """Close a partition that was lost. Depending on the error, take it over again, leave it, or end the process."""
         state = self.states.get(number)
         if not isinstance(state, Serving):
             return  # it was closed already

@@ -6,9 +6,9 @@ offset is durable for a group that is not. Between two appends a step may run, e
 of the same owner.
 
     submit(unit) -> events appended -> offsets written -> unit.settled(None | AppendRefused)
-                 -> Deposed, LogUnavailable: lost(error), and no unit is settled any more
+                 -> Deposed, LogUnavailable: lost(error), and no further unit is settled
 
-A coroutine that waits for an append or for its step gets OutboxEnded then, and also after `close`.
+A coroutine that is waiting for an append or for its step then gets OutboxEnded, as it does after `close`.
 """
 
 import asyncio
@@ -56,7 +56,7 @@ OnLost = Callable[[Exception], None]
 
 
 class OutboxEnded(LogError):
-    """The partition was lost or closed before the append or the step was done; the append may be in the log."""
+    """The partition was lost or closed before the append or step finished; the append may be in the log."""
 
     def __init__(self, partition: int) -> None:
         super().__init__(f"partition {partition}: it was lost or closed before this write was done")
@@ -128,7 +128,7 @@ class Outbox:
 
     @property
     def waits(self) -> tuple[Write, float] | None:
-        """The write in progress, and for how many seconds. Thread-safe, and valid while `lost` is called."""
+        """The write in progress, and its age in seconds. Thread-safe; may be called from `lost`."""
         write = self._write_now
         return None if write is None else (write, self._loop.time() - write.began_s)
 

@@ -94,7 +94,7 @@ MESSAGE_OVERHEAD_BYTES = 65_536
 
 
 class Forwarding:
-    """Both directions of forwarding: requests that leave this process, and those that arrive."""
+    """Both directions of forwarding: requests that leave this process, and requests that arrive."""
 
     def __init__(
         self,

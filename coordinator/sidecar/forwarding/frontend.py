@@ -4,7 +4,7 @@ It finds the owner, and handles an owner that is unreachable or has changed. It 
 
     owner reachable   the request is forwarded; the owner answers it, or has it relayed, or has the broker asked first
     no owner,         JoinGroup and SyncGroup wait for the next owner, and are sent again, as they are unanswered;
-    or unreachable    others wait for a second, then get COORDINATOR_NOT_AVAILABLE, after which clients retry
+    or unreachable    others wait for a second, then get COORDINATOR_NOT_AVAILABLE, on which clients retry
     superseded        the member has sent a later request: this one is neither answered nor sent to the next owner
 
 Joins and syncs for this process's own groups take the same path, without a connection: another process may own the
@@ -250,7 +250,9 @@ class Frontend:
         return True
 
     async def _can_retry(self, request: ClientRequest, outcome: Outcome, retried: frozenset[ErrorCode]) -> bool:
-        """Return whether a join or sync was answered that another process coordinates the group, or soon will."""
+        """Return whether the response to a join or sync says that another process coordinates the group, or soon
+        will.
+        """
         key, version = request.context.api_key, request.context.api_version
         if key not in PARKED or not isinstance(outcome, Answered) or outcome.is_brokers:
             return False

@@ -19,7 +19,9 @@ from muster.events.kafka.errors import LinkError
 
 
 class Adoption:
-    """One adoption. `still_upstream`: the members in the last list; initially, those that the move begins with."""
+    """One adoption. `still_upstream`: the members in the latest list; initially, the group's members when the move
+    began.
+    """
 
     def __init__(self, link: UpstreamLink, name: ShadowName, group_id: GroupId, move: Move) -> None:
         self.still_upstream: list[MemberId] = list(move.members)
@@ -32,7 +34,7 @@ class Adoption:
         self._listed_ms: int | None = None
 
     async def list_members(self, now_ms: int, *, within_ms: int) -> None:
-        """List the members, with this timeout. A failure is kept for `reason`; trying again may succeed."""
+        """List the members, with this timeout. A failure is kept for `reason`; a retry may succeed."""
         if self._listed_ms is None:
             self._listed_ms = now_ms
         try:
@@ -60,7 +62,7 @@ class Adoption:
 
 
 def former_member(member: UpstreamMember | Sender) -> FormerMember:
-    """Return a member that has to join again here; its timeouts are unknown."""
+    """Return a member that must rejoin here; its timeouts are unknown."""
     return FormerMember(
         member_id=member.member_id,
         group_instance_id=member.group_instance_id,
@@ -70,7 +72,7 @@ def former_member(member: UpstreamMember | Sender) -> FormerMember:
 
 
 def not_recent(absent: Iterable[UpstreamMember], members: int) -> str:
-    """Return why a group is not adopted: these of its members sent no requests through this Muster."""
+    """Return why a group is not adopted: these members sent no requests through this Muster."""
     listed = list(absent)
     were = "was" if len(listed) == 1 else "were"
     return (
@@ -81,7 +83,7 @@ def not_recent(absent: Iterable[UpstreamMember], members: int) -> str:
 
 
 def _reconcile(move: Move, members: Iterable[UpstreamMember]) -> list[MemberId]:
-    """Reconcile with upstream's list: mark members that are missing as dropped, and add new ones."""
+    """Reconcile with the list from upstream: mark missing members as dropped, and add new ones."""
     there = {each.member_id: each for each in members}
     for member_id in move.members.keys() - there.keys():
         move.mark_dropped(member_id)

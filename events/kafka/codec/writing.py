@@ -1,10 +1,10 @@
 """Writers for responses: from a mapping of fields straight to bytes, in steps if there are arrays.
 
 Writes Kafka's primitive types and arrays, in both their forms (KIP-482). kio's classes give a version's fields, their
-order and types; kio's own writer, in Python, takes five times as long. Fields that a version lacks are left out; one
-that is missing from the mapping has its default. Times and durations are ints, in ms, and no response throttles a
-client. Tagged fields are never written, since Muster has nothing to report in them. An array is any iterable with a
-length, which is iterated once; `Each` makes its items on the fly.
+order and types; kio's own writer, in Python, takes five times as long. Fields that a version lacks are left out; a
+field that the mapping lacks gets its default. Times and durations are ints in ms; throttle times are always 0. Tagged
+fields are never written, since Muster has nothing to report in them. An array is any iterable with a length, which is
+iterated once; `Each` makes its items on the fly.
 """
 
 from collections.abc import Callable, Mapping, Sequence

@@ -1,16 +1,16 @@
 """Distinguishes owners' records from foreign ones by the header `muster` and where it became mandatory.
 
-Has the rule, and the search for the facts that it needs in a partition. Pure. Batches are read in decoding.py, and
-written in batches.py.
+Has the rule, and the search for the facts that it needs in a partition. Does no I/O. Batches are read in decoding.py,
+and written in batches.py.
 
 Any client with write access to the topic can append to it: a console producer, a mirror in the wrong direction, a test.
-Such a *foreign* record must not stop anything. A producer id cannot identify it: Kafka hands out new ones, and a copy
-of a topic has others. So every record of an owner carries the header `muster`, which compaction, mirrors and exports
-preserve. Its value is the format level, the cluster that the record was written on, since a mirror may bring in records
-of owners elsewhere, and the producer id, since our own records may be replayed: a restored export, or a mirror there
-and back. A record is *native* if its batch has the producer id that its mark names. Brokers never hand out an id twice,
-hand out an owner's id only to the partition's owner, and keep it in the batch during compaction; a tool that copies
-records writes them with another one. The rule:
+Such a *foreign* record must not stop a reader. The producer id alone does not reveal it: Kafka hands out new ones, and
+a copy of a topic has others. So every record of an owner carries the header `muster`, which compaction, mirrors and
+exports preserve. Its value is the format level, the cluster that the record was written on, since a mirror may bring in
+records of owners elsewhere, and the producer id, since our own records may be replayed: a restored export, or a mirror
+there and back. A record is *native* if its batch has the producer id that its mark names. Brokers never hand out an id
+twice, hand out an owner's id only to the partition's owner, and keep it in the batch during compaction; a tool that
+copies records writes them with another one. The rule:
 
     marked on another cluster                      foreign: skipped
     marked and native, or before native records    an owner's, unless its batch is transactional

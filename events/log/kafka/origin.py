@@ -1,8 +1,8 @@
 """Checks an existing topic before anything is claimed or written: whose records it has, and the origin of its events.
 
-Distinguishes Muster's records from others, and refuses a topic that has only others, so that a mistyped `--log` does
-not touch another team's topic and cluster. It also reads the origin (the cluster, the format level of its last writer,
-its number of partitions), and refuses a different one.
+Distinguishes Muster's records from others, and refuses a topic that has only other records, so that a mistyped `--log`
+does not touch another team's topic and cluster. It also reads the origin (the cluster, the format level of its last
+writer, its number of partitions), and refuses a different one.
 
 How it works: a few records of each partition are read, the newest and the oldest. One of Muster's is enough: foreign
 records may be appended to an event topic, and are skipped there. Every owner has marked its records by a header whose
@@ -13,7 +13,7 @@ opened before, which the fencing probe's topic shows, the whole topic is searche
 A topic that was mirrored to another cluster has the same name and events there, but its writers are not fenced against
 those of the first one, and its epochs mean nothing: an owner of it would create a second source of truth. An owner of
 an older version must not depose one of a newer version, only to find that it cannot read that one's records. And in a
-topic whose partitions were increased, most groups would be searched in the wrong ones. So the origin is in headers,
+topic to which partitions were added, most groups would be looked up in the wrong ones. So the origin is in headers,
 which copies of the topic also have: the number of partitions in each batch's last record, the rest in the mark of each
 record (marks.py). Foreign records after it are skipped, including those of mirrors.
 
@@ -99,7 +99,7 @@ class Notes(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def format_level(self) -> int:
-        """The level at which the log is continued."""
+        """The format level that the next owner writes."""
         return max(FORMAT_LEVEL_WRITTEN_MIN, self.origin.format_level if self.origin else 0)
 
 

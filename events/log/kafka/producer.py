@@ -13,9 +13,9 @@ producer id. The batches are plain idempotent ones, written with that id, that e
 
 One batch is in flight at a time, so the broker's memory of the last five batches is always sufficient.
 
-The epoch that the coordinator sees must grow with each claim. Kafka's has 16 bits, and restarts at 0 with another
-producer id when it is used up or when `transactional.id.expiration.ms` has passed without a claim. So ours is counted
-from a base: 0 at first, and after each such restart the epoch after the last one in the partition. A base other than 0
+The epoch that the coordinator sees must grow with each claim. Kafka's epoch has 16 bits, and restarts at 0 with a new
+producer id when it is exhausted or when `transactional.id.expiration.ms` has passed without a claim. So ours is Kafka's
+plus a base: 0 at first, and after each such restart the epoch after the last one in the partition. A base other than 0
 is written as a header of every record, where the next claim finds it.
 
 Foreign records may be appended between two batches (marks.py); `next_offset` is the end of the last batch, so that a

@@ -2,11 +2,10 @@
 
 Manages threads, connections and transactions. Knows nothing of the contents of tables.
 
-*Group commit.* A write is a function that is given the connection. While one transaction is being made durable,
-incoming writes wait, and all of them together become the next transaction, so many partitions, groups and offset
-commits share one sync of the disk. Each write has its own savepoint: if it raises a LogError, only this write is
-undone, and only its caller gets the error. Any other exception undoes the whole transaction, and all callers in it get
-it.
+*Group commit.* A write is a function that takes the connection. While one transaction is being made durable, incoming
+writes queue up and then form the next transaction, so many partitions, groups and offset commits share one sync of the
+disk. Each write has its own savepoint: if it raises a LogError, only this write is undone, and only its caller gets the
+error. Any other exception undoes the whole transaction, and all its callers get that exception.
 
 *Reading* has its own thread and read-only connection. The file is in WAL mode, so a reader sees whole transactions and
 neither waits for the writer nor blocks it, as long as its own transactions are short: a long one would prevent
@@ -16,7 +15,7 @@ checkpoints of the write-ahead log.
 write in flight may or may not be stored, as after any failure. Once the disk responds, new calls work immediately.
 Closing the file waits for the disk for a few seconds at most.
 
-*A file that is damaged, gone, or not the one that was opened* is never written again: every write raises the same
+*A file that is damaged, missing, or not the one that was opened* is never written again: every write raises the same
 LogMismatch. A log that keeps the file open calls `check_in_place` periodically.
 """
 
@@ -168,8 +167,7 @@ class SqliteFile:
         return None if busy_s < self._slow_after_s else f"the disk of {self._path} has not answered for {busy_s:.0f} s"
 
     async def check_in_place(self) -> None:
-        """Check that the path still names the file that was opened. Raises LogMismatch; then it is not written any
-        more.
+        """Check that the path still names the file that was opened. Raises LogMismatch, after which every write fails.
 
         If the disk does not respond, nothing is raised: `trouble` reports it.
         """
@@ -183,8 +181,8 @@ class SqliteFile:
     async def close(self, last: Callable[[sqlite3.Connection], None] | None = None) -> None:
         """Close after the waiting writes. Idempotent.
 
-        `last` is run before closing on a file that was opened for writing and may still be written. A disk that does
-        not respond is waited for at most `close_timeout_s`; then the lock ends with the process.
+        `last` runs on the writing connection just before it is closed, unless there is none or writing has already
+        failed for good. If the disk does not respond within `close_timeout_s`, the lock is held until the process ends.
         """
         reading, self._reading = self._reading, None
         writing, self._writing = self._writing, None
@@ -241,7 +239,7 @@ class SqliteFile:
             raise self._unanswered() from error
 
     async def _giving_up(self, asked: "asyncio.Future[T]") -> T:
-        """Return the outcome of a call; after a permanent error nothing is written any more."""
+        """Return the result of a call; a permanent error also makes every later write fail."""
         try:
             return await asked
         except LogMismatch as error:

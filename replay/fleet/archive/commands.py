@@ -56,8 +56,8 @@ class AskedArchive(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def archive_command(asked: AskedArchive) -> None:
-    """Archive once, or repeatedly; then wait while the log is unreachable or missing, the disk full, or a writer
-    active.
+    """Archive once, or repeatedly; if repeatedly, wait while the log is unreachable or missing, the disk is full, or
+    another writer is active.
 
     Unreadable parts of the log are reported, and reported again only when they change.
     """
@@ -103,7 +103,7 @@ def archive_until_sigterm(asked: AskedArchive) -> None:
 
 
 def _chosen(asked: AskedArchive, opening: Callable[[], EventLog]) -> tuple[str, Run]:
-    """The engine, in words, and its run. The log's backlog is only read if the choice depends on it."""
+    """The engine's name for messages, and its run. The log's backlog is only determined if the choice depends on it."""
     is_topic = asked.log.startswith("kafka:")
     records = asyncio.run(_backlog(asked, opening)) if asked.engine is EngineName.AUTO and is_topic else 0
     chosen = choose_archiver(asked.engine, records, is_topic=is_topic)

@@ -1,18 +1,18 @@
 """The archiver on Spark: Structured Streaming from the event topic, with Spark's own Kafka source.
 
 Workers write a batch: one task writes each partition's records to segments, in offset order. The metadata of the
-segments is returned to the driver, which makes one commit of it. So workers need to see the archive's folder, and
+segments is returned to the driver, which makes one commit of it. So workers need access to the archive's folder, and to
 nothing else.
 
-* Spark's checkpoint is not used: each run starts where the manifests end, with a checkpoint of its own that is then
-  deleted. Records read twice are skipped by offset. A run ends with what the topic has by then, so that others can
-  write the archive between two runs.
+* Spark's checkpoint is not used: each run starts where the manifests end, with a new checkpoint that it deletes at the
+  end. Records read twice are skipped by offset. A run stops at the end of the topic, so that others can write the
+  archive between runs.
 * The source gives one task the records of one partition, in order, and no shuffle follows. The writer checks this, and
   refuses anything else.
-* Before each commit the topic is looked up: if it was deleted and created again, it has another identity, and its
-  records do not continue the archive.
+* Before each commit the topic is looked up: if it was deleted and recreated, it has another identity, and its records
+  must not be added to the archive.
 * The source does not report which producer wrote a batch, so copies of an owner's records that another producer wrote
-  again are not recognised (see events/log/kafka/marks.py); `fleet verify` finds them by their sequence numbers.
+  are not recognised (see events/log/kafka/marks.py); `fleet verify` finds them by their sequence numbers.
 """
 
 import asyncio
@@ -45,7 +45,7 @@ ARROW_ROWS: Final = 10_000
 ARROW_BYTES: Final = 16 * 1024 * 1024
 """The limits of a batch for a worker, in records and in bytes: a batch of large records has fewer of them."""
 POLLED_RECORDS: Final = 5_000
-"""How many records Spark's consumer returns per poll. With Kafka's default of 500 it would send more fetches."""
+"""How many records Spark's consumer returns per poll; with Kafka's default of 500 it would send more fetches."""
 
 COLUMNS: Final = (
     "partition",
@@ -65,7 +65,7 @@ class TaskPlace(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class KafkaSource(msgspec.Struct, frozen=True, kw_only=True):
-    """The topic, with the options of Spark's source, and a function that opens its log with our own reader."""
+    """The topic, with the options of Spark's source, and a function that opens the log with our own reader."""
 
     servers: str
     topic: str
@@ -131,10 +131,11 @@ class _Run:
         self.failure: LogError | None = None
 
     def look_up(self, firsts: Mapping[int, int] = MappingProxyType({})) -> None:
-        """Check that the topic is still the archived one, find the owners' marks in partitions, and what was deleted.
+        """Check that the topic is still the archived one, and find the owners' marks in partitions and what was
+        deleted.
 
-        `firsts`: the first offset that was read of each partition; none before the run, when all are looked at. The
-        marks are searched for once per run, which decodes a batch of each partition. Raises LogError.
+        `firsts`: the first offset that was read of each partition; empty before the run, when all partitions are looked
+        at. The marks are searched for once per run, which decodes a batch of each partition. Raises LogError.
         """
         asyncio.run(self._look_up(firsts))
 

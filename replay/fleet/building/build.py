@@ -8,8 +8,8 @@ derive    rebuilds the daily tables for touched days (`tables/days.py`)
 join      merges small parts of closed rows (`joining.py`)
 commit    writes the manifest (`builds.py`)
 
-Closed parts of the previous build are named again or merged. Open rows are rebuilt, so the result equals a full
-build's.
+The new manifest names the previous build's closed parts, some of them merged. Open rows are rebuilt, so the result
+equals that of a full build.
 """
 
 import time
@@ -128,7 +128,7 @@ async def make_build(
 
 
 class _Step(msgspec.Struct, frozen=True):
-    """Values that the steps of one build share."""
+    """The values that the steps of one build share."""
 
     engine_for: EngineFor
     ends: Mapping[int, int]

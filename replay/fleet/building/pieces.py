@@ -38,7 +38,8 @@ RECORDS: Final = pa.schema(
         *(SCHEMA.field(name) for name in ("partition", "offset", "timestamp_ms", "value")),
     ]
 )
-"""The records of groups, as engines sort them. Tombstones are left out: the event before each says everything."""
+"""The records of groups, as engines sort them. Tombstones are left out: the event before each has the same information.
+"""
 
 
 class Piece(msgspec.Struct, frozen=True, kw_only=True):
@@ -199,7 +200,7 @@ def _told_apart(batch: pa.RecordBatch, marks: Marks) -> Iterator[bool]:
 
 
 def _facts(batch: pa.RecordBatch) -> Iterator[tuple[Any, ...]]:
-    """Each record's headers, producer, and whether it is transactional. Flat tuples, since dicts would be slow."""
+    """Each record's headers, producer, and whether it is transactional, as flat tuples because dicts would be slow."""
     headers = batch.column("headers")
     entries = headers.flatten()
     pairs = list(zip(entries.field("key").to_pylist(), entries.field("value").to_pylist(), strict=True))

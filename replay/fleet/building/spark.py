@@ -1,11 +1,11 @@
-"""The engine on Spark: `mapInArrow` is called directly on `sortWithinPartitions`, so that the plan keeps the order.
+"""The engine on Spark: `mapInArrow` directly follows `sortWithinPartitions`, so that the plan keeps the order.
 
 Workers read the files of the pieces, and Spark shuffles the records by group and sorts them. Each task gets the records
 of one group after another, ordered by offset. Workers write the parts themselves, into the folder of the tables, which
 all of them can access, and return the parts' names. If a task runs twice, it leaves a part that no build refers to.
 
-Spark only reports that a task has ended, so each task writes its progress to a small file in the scratch folder. A
-repeated task writes the same file; a file that cannot be read yet is read the next time.
+Spark only reports the end of a task, so each task writes its progress to a small file in the scratch folder. A repeated
+task writes to the same file; a file that is incomplete is read later.
 """
 
 import re
@@ -36,9 +36,9 @@ _RECORDS: Final = "group_id string, partition int, offset bigint, timestamp_ms b
 _FOLDED: Final = "folded binary, refusal string, message string"
 _FOLDED_SCHEMA: Final = pa.schema([("folded", pa.binary()), ("refusal", pa.string()), ("message", pa.string())])
 _REFUSALS: Final = {each.__name__: each for each in (OutOfOrder, NotCarriedOver, NoRoom)}
-"""Errors of a fold that are returned as rows: Spark would wrap them in its own, with two stack traces."""
+"""Errors of a fold that are returned as rows: Spark would wrap them in its own errors, with two stack traces."""
 _GONE: Final = "Spark could not fold: FileNotFoundError: "
-"""The start of the error for a file that was removed meanwhile, by `compact` or `expire`: not an error of Spark's."""
+"""How the error begins for a file that `compact` or `expire` has removed meanwhile, which is not Spark's fault."""
 _SPECIAL: Final = re.compile(r"[\\{}\[\]*?,]")
 _STATES: Final = (
     "group_id", "partition", f"cast({STATE_OFFSET} as bigint) as offset", "cast(0 as bigint) as timestamp_ms",

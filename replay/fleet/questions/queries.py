@@ -1,8 +1,8 @@
 """The common queries, answered from the tables by DuckDB: top groups, causes, storms and incidents, and one group.
 
 A query selects rows that began in a window, of groups whose ids match a pattern. Answers are numbers and names;
-`show.py` formats them. Only the last complete build is read (`builds.py`), so a build in progress changes nothing; if a
-file has disappeared, there is a later build to read.
+`show.py` formats them. Only the last complete build is read (`builds.py`), so a build in progress does not matter; if a
+file has disappeared, a later build is read.
 """
 
 from collections.abc import Mapping
@@ -23,7 +23,7 @@ from muster.replay.fleet.tables.schemas import TABLES
 from muster.replay.text.times import Instant, instant
 
 ATTEMPTS: Final = 3
-"""How many builds are tried when a file has disappeared."""
+"""How many builds are tried if files disappear."""
 
 
 class AskedRows(msgspec.Struct, frozen=True, kw_only=True):
@@ -56,7 +56,9 @@ PARTITION_TIME: Final = """
             as known_partition_ms
     from incidents_asked
 """
-"""The time for which partitions had no consumer, in rebalances and outside of them; each is counted at its start."""
+"""The time for which partitions had no consumer, in rebalances and outside of them; each period is counted at its
+start.
+"""
 
 TOTAL: Final = """
     if(bool_and({of}.partition_ms is not null), sum({of}.partition_ms), null)::bigint as partition_ms,
@@ -152,7 +154,7 @@ _MOMENT: Final = {
 }
 """The column that decides whether a row is in a window; for daily tables the window is extended to whole days.
 
-A flapping process is in the window if its first and last join of the day are in it or on both sides of it.
+A flapping process is in the window if the span from its first to its last join of the day overlaps the window.
 """
 
 
@@ -271,7 +273,7 @@ def _chosen(table: str, moment: str, asked: AskedRows) -> str:
     if asked.since_ms is not None:
         conditions.append(f"{last} >= make_timestamptz({asked.since_ms * 1000}){cast}")
     if asked.until_ms is not None:
-        end_us = asked.until_ms * 1000 - (moment == "day")  # a day that begins at the end is not in the window
+        end_us = asked.until_ms * 1000 - (moment == "day")  # a day that begins at the window's end is not in it
         conditions.append(f"{first} <= make_timestamptz({end_us}){cast}")
     if asked.groups is not None and table == "storms":
         conditions.append("exists (from groups_asked where list_contains(groups, group_id))")

@@ -1,4 +1,4 @@
-"""Print answers for people (tables with durations in words) or for programs (rows as they are).
+"""Prints answers for people (tables with readable durations) or for programs (raw rows).
 
 A table has the columns that fit its width. Markdown has every column, full instants with their zone, and one line per
 row.
@@ -37,7 +37,7 @@ LESS: Final = frozenset(
         _KNOWN,
     }
 )
-"""Columns left out of tables: the other columns, or the headline, show what matters."""
+"""Columns left out of tables, because other columns or the headline show what matters."""
 
 LEAST: Final = LESS | {"incidents", "rebalancing_ms", "longest_ms", "joined", "left", "downtime_ms", "first_at"}
 """Columns left out of narrow tables, except those that a query is about (ABOUT)."""
@@ -50,7 +50,9 @@ ABOUT: Final[Mapping[str, Set[str]]] = {
 }
 
 LEFT_OUT: Final[Mapping[str, Set[str]]] = {"flapping": {"is_static", "at_once", "last_at"}}
-"""More columns left out of narrow tables: the process of a flapping member is long, and matters more."""
+"""More columns left out of narrow tables, to make room for the process of a flapping member, which is long but matters
+more.
+"""
 
 BELOW: Final[Mapping[str, Mapping[str, Sequence[str]]]] = {
     "top": {"group_id": ("worst_kind",)},

@@ -27,7 +27,7 @@ ROWS_MAX: Final = 40
 
 STORIES_OF_GROUP: Final = 3
 REBALANCES_OF_STORY: Final = 10
-"""How many incidents of a group with a row have a story, and how many rebalances a story lists."""
+"""How many incidents of a group with a row get a story, and how many rebalances a story lists."""
 
 THE_REST: Final = "all others"
 

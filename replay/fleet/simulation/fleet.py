@@ -1,8 +1,8 @@
 """A fleet: its groups and teams by name, the partitions of the log that they are in, and its days.
 
-Scenarios and outages have rates by day and hour. They are drawn hour by hour with products and comparisons only, which
-all machines compute alike. Rates are per week of seven days, and per group (outages: per partition of the log).
-scenarios/ has what each scenario does.
+Scenarios and outages have rates by day and hour. They are drawn hour by hour, with only products and comparisons, so
+that all machines get the same results. Rates are per week of seven days, and per group (outages: per partition of the
+log). scenarios/ has what each scenario does.
 
 A scenario takes LONGEST_MS at most, and none starts that close to an outage or to the end, so that the cause of a
 rebalance is never in doubt unless a scenario intends it.
@@ -128,7 +128,7 @@ SIGN_OF_LIFE_MS: Final = 5_000
 
 
 class Deed(msgspec.Struct, frozen=True, order=True):
-    """A scenario, and the earliest time at which it is played (wall clock, ms)."""
+    """A scenario, and the earliest time at which to play it (wall clock, ms)."""
 
     at_ms: int
     scenario: str
@@ -162,7 +162,7 @@ class SimulatedDays(msgspec.Struct, frozen=True):
 
 
 def deeds(random: Random, span: SimulatedDays) -> list[Deed]:
-    """The scenarios of a group, in order, without regard to whether the group can play them."""
+    """The scenarios of a group, in order, including those that the group cannot play."""
     chances = [(rate, frozenset(HOURS[rate.when]), rate.a_week / len(HOURS[rate.when])) for rate in RATES]
     drawn = [
         Deed(began_ms + random.randrange(HOUR_MS), rate.scenario, rate.once)

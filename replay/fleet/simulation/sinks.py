@@ -1,6 +1,6 @@
 """The targets of a simulated log: an archive, a SQLite file, a topic. Each has to be empty.
 
-Targets are checked before the simulation, which takes hours, so that one that cannot be written is refused at once.
+Targets are checked before the simulation, which takes hours, so that an unusable one is refused immediately.
 """
 
 import asyncio
@@ -35,7 +35,7 @@ ARCHIVE: Final = "archive:"
 SQLITE: Final = "sqlite:///"
 
 KEPT_MS: Final = 36_500 * DAY_MS
-"""The audit window of a simulated topic: its days may be long past, and compaction would remove them at once."""
+"""The audit window of a simulated topic: its days may be long past, so compaction would remove them immediately."""
 
 Wrote = Callable[[int], None]
 """Called with the number of records that were written."""

@@ -1,11 +1,11 @@
-"""Simulate groups one by one, and merge them by time, since a partition of a log needs one order.
+"""Simulates groups one by one, and merges their records by time, since a partition of a log has a single order.
 
 A piece of work is a few groups of one partition: they are simulated, in this process or in others, and their records
-are written to Parquet files of the spool. Memory holds one group's days, however many groups there are. DuckDB sorts
-the records of a partition, on disk if there are many.
+are written to Parquet files of the spool. Memory holds only one group's days, however many groups there are. DuckDB
+sorts the records of a partition, on disk if there are many.
 
 Each group's world has its own view of the partition's coordinators, which start and stop at the same times for all
-groups: their counts (groups, members, sessions) are added up, and the log has one event for all.
+groups: their counts (groups, members, sessions) are added up, and the log gets one event for all.
 """
 
 from collections.abc import Iterator

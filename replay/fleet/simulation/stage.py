@@ -1,4 +1,4 @@
-"""The stage of a case: a group of random size and style, and the operations on its processes.
+"""The stage for scenarios: a group of random size and style, and the operations on its processes.
 
 Configures processes, and performs single operations (end one, start it again), each of which is noted as ground truth.
 Scenarios (`scenarios/`) combine them, and are registered here by name. Times are ms.
@@ -25,7 +25,7 @@ ASSIGNORS = (("range",), ("roundrobin",), ("sticky",), ("range", "cooperative-st
 SUFFIX_LETTERS = "bcdfghjklmnpqrst"
 SECOND, MINUTE = 1_000, 60_000
 QUIET_MS = 11 * MINUTE
-"""Longer than any window in the kinds of incidents, so that what happens before and after it belongs to different
+"""Longer than any time window of a kind of incident, so that what happens before and after it belongs to different
 incidents.
 """
 
@@ -193,7 +193,9 @@ class Stage:
         return self.world.add(setup, story)
 
     def kill(self, process: Process, story: Story, *, with_machine: bool = False) -> None:
-        """kill -9, or its machine dies. The log may have its last heartbeat before, and nothing until it is removed."""
+        """Kill the process with -9, or its machine. After its last heartbeat the log may have nothing of it until its
+        removal.
+        """
         self.note(f"the machine of {process.name} dies" if with_machine else f"{process.name} is killed")
         process.story = story
         silent_ms = self.world.now_ms - process.last_heard_ms
@@ -215,7 +217,7 @@ class Stage:
     def restart(self, process: Process, story: Story, down_ms: int, *, crash: bool) -> None:
         """End the process, and start it again.
 
-        A process that only leaves, or falls silent under an instance id, looks as if it had stopped polling.
+        If it only leaves, or falls silent under an instance id, it looks as if it had stopped polling.
         """
         says_nothing = process.is_static or not (crash or process.setup.tells_reasons)
         if story.kinds == ("restart",) and says_nothing:
@@ -244,7 +246,7 @@ def _suffix(number: int) -> str:
 
 
 def be_away(stage: Stage, away_ms: int, *, paused: bool, orderly: bool, seen_before_ms: int | None) -> Story:
-    """Take the coordinator away for a time; what processes then do on their own is attributed to the outage.
+    """Make the coordinator unreachable for a time; what processes then do on their own is attributed to the outage.
 
     `seen_before_ms`: how long before the outage it left its last sign of life; None: it left none.
     """
@@ -271,7 +273,7 @@ def be_away(stage: Stage, away_ms: int, *, paused: bool, orderly: bool, seen_bef
 
 
 def conclude(stage: Stage, story: Story) -> None:
-    """Let the group come to rest; an outage that caused no rebalance is a change of coordinator."""
+    """Let the group come to rest; an outage without a rebalance counts as a change of coordinator."""
     stage.rest(stage.session_ms + 10 * SECOND)
     if not story.must and not story.may:
         story.kinds = ("coordinator-change",)

@@ -1,4 +1,5 @@
-"""A group over days: it forms, is deployed, scaled, and loses processes, while its coordinator fails and returns.
+"""A group over several days: it forms, is deployed and scaled, and loses processes, while its coordinator fails and
+returns.
 
 Chooses the next scenario for a group that goes through all of them, and writes the ground truth as a line of JSON.
 Scenarios follow one another, each QUIET_MS after the group has come to rest; those that do not fit the group are left
@@ -20,13 +21,13 @@ from muster.replay.fleet.simulation.world.truth import Range, RebalanceId, Story
 from muster.replay.history.items import Told
 
 SIZES: Final = ((2, 4, 40), (5, 12, 40), (13, 30, 18), (31, 60, 2))
-"""Sizes of groups: from, to, and how many of a hundred."""
+"""Sizes of groups: from, to, and the percentage of such groups."""
 
 BEGINS_WITHIN_MS: Final = 30 * MINUTE
 
 
 class Lived(msgspec.Struct, frozen=True, kw_only=True):
-    """A group's days. `told`: its log, with its coordinators' events as far as they concern this group.
+    """A group's simulated days. `told`: its log, with its coordinators' events as far as they concern this group.
 
     `names`: the process behind each member id. `scenarios`: for each truth, the scenario that caused it.
     """
@@ -95,7 +96,9 @@ class _Week:
         self._stage.run(max(0, at_ms - self._stage.world.wall_ms))
 
     def _be_over(self, scenario: str) -> None:
-        """Attribute all incidents since the last call to this scenario, and later actions of processes to none."""
+        """Attribute all incidents since the last call to this scenario, and later actions of processes to no
+        scenario.
+        """
         stage = self._stage
         self.scenarios += [scenario] * (len(stage.world.stories) - len(self.scenarios))
         stage.run(QUIET_MS + stage.random.randint(0, MINUTE))

@@ -3,8 +3,8 @@
     _builds/000007.json   the seventh build: its log and how far it read, the rules, and the parts of each table
 
 A manifest is written under a temporary name, synced and hard-linked to its number, which fails if another build has it.
-A build and its parts are kept for a time after the next one, for their readers: DuckDB and Spark may open files long
-after they got the names. Leftovers of builds that did not finish are removed at once.
+A build and its parts are kept for a while after the next build, for their readers: DuckDB and Spark may open files long
+after listing them. Leftovers of builds that did not finish are removed at once.
 """
 
 import re
@@ -26,9 +26,9 @@ FOLDER: Final = "_builds"
 _SCRATCH: Final = "_building-"
 _NUMBER: Final = re.compile("[0-9]{6,}")
 GRACE_MS: Final = 60 * 60 * 1000
-"""How long a build is kept after the next one, like a replaced file of an archive."""
+"""How long a build is kept after the next one; the same as for a replaced file of an archive."""
 KEPT: Final = 2
-"""This many of the latest builds are kept even longer."""
+"""This many of the latest builds are always kept."""
 
 
 class CannotBuild(Exception):
@@ -127,7 +127,7 @@ def commit(folder: Path, build: Build) -> None:
     target = _manifest(folder, build.number)
     earlier = _named(folder, build.number - 1)
     before = earlier.paths if earlier is not None else set()
-    new = [folder / part.path for part in build.parts if part.path not in before]  # the others were synced before
+    new = [folder / part.path for part in build.parts if part.path not in before]  # the other files were synced before
     for path in (*new, *{path.parent for path in new}):
         files.sync_path(path)
     aside = target.with_suffix(".tmp")
@@ -144,8 +144,8 @@ def commit(folder: Path, build: Build) -> None:
 
 @contextmanager
 def nothing_left(folder: Path, grace_ms: int) -> Iterator[None]:
-    """Remove files that no build names, before and after the build in this context: those of killed builds, and its own
-    if it fails.
+    """A context for a build: remove files that no build names before and after it, i.e. those of killed builds, and its
+    own if it fails.
 
     `grace_ms`: how long builds are kept for their readers. Needs the lock.
     """
@@ -181,7 +181,7 @@ def _remove_leftovers(folder: Path, grace_ms: int) -> None:
 
 
 def kept_for_readers(folder: Path) -> KeptBuilds:
-    """The builds that only the grace period keeps, and the files that only they name."""
+    """The builds that are only kept for the grace period, and the files that only they name."""
     builds = [_named(folder, number) for number in _numbers(folder)]
     earlier, last = ([build for build in some if build is not None] for some in (builds[:-KEPT], builds[-KEPT:]))
     paths = {path for build in earlier for path in build.paths} - {path for build in last for path in build.paths}
@@ -208,7 +208,7 @@ def scratch(folder: Path) -> Iterator[Path]:
 
 @contextmanager
 def locked(folder: Path) -> Iterator[None]:
-    """Keep other builds of the same folder out, as far as its file system can. Raises BuildBusy if one runs."""
+    """Keep other builds out of the folder, as far as its file system supports locks. Raises BuildBusy if one runs."""
     (folder / FOLDER).mkdir(parents=True, exist_ok=True)
     with files.locked(
         folder / FOLDER / "lock", lambda holder: BuildBusy(f"another build of {folder} is running ({holder})")

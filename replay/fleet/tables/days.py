@@ -72,14 +72,15 @@ order by day, group_id
 """
 """A group's day, from the rows that began on it.
 
-Moved partitions are those of its incidents, as the replay adds them up: a cooperative assignor revokes a partition in
-one rebalance and assigns it in the next, so that neither alone has moved it."""
+Moved partitions are counted by incident, as the replay does: a cooperative assignor revokes a partition in one
+rebalance and assigns it in the next, so neither rebalance alone has moved it.
+"""
 
 QUERIES: Final = {"group_day": _GROUP_DAY, "storms": storms.QUERY, "flapping_members": flapping.QUERY}
 """Each returns the rows of its table for the days in the table `touched`."""
 
 ROWS_AT_ONCE: Final = 250_000
-"""About how many rows are processed at a time: DuckDB cannot spill to disk what it keeps for each day."""
+"""About how many rows are processed at a time: DuckDB cannot spill to disk the state that it keeps for each day."""
 
 _OF_ONE_DAY: Final = frozenset({"group_day", "flapping_members"})
 """Tables whose rows depend on their own day alone; a storm may last into the next."""

@@ -1,8 +1,7 @@
 """The tables: names, columns, and descriptions of rows and columns. `docs/fleet.md` is generated from this.
 
 Times are UTC timestamps with microseconds, durations whole milliseconds in columns that end in `_ms`; the description
-of a nullable column says what null means. Summing a column never counts anything twice, since each row stands for a
-different thing.
+of a nullable column says what null means. No two rows count the same thing, so a column can be summed.
 """
 
 from typing import Final
@@ -13,7 +12,7 @@ import pyarrow as pa
 from muster.replay.history.items import UNREADABLE_NAMED
 
 RULES_VERSION: Final = 12
-"""Raised whenever a rule or a column changes, so that no table mixes rows of different rules."""
+"""Incremented whenever a rule or a column changes, so that no table mixes rows made by different rules."""
 
 _NOTES: Final = (
     f"What is missing from its history. Of more than {UNREADABLE_NAMED} unreadable records in a row, the first "

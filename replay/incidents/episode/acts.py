@@ -99,7 +99,7 @@ class CameBack(Act, frozen=True, kw_only=True):
 
     @property
     def changed_topics(self) -> bool:
-        """Whether it subscribes to other topics than the old process, as far as they can be decoded."""
+        """True if it subscribes to other topics than the old process, as far as they can be decoded."""
         return self.before is not None and topics_of(self.before) != self.topics
 
 
@@ -121,7 +121,7 @@ class Went(Act, frozen=True, kw_only=True):
 
     @property
     def is_silent(self) -> bool:
-        """Whether it was removed because the coordinator waited for it in vain."""
+        """True if it was removed because the coordinator waited for it in vain."""
         return self.how in SILENT
 
     @property
@@ -138,14 +138,14 @@ class Rejoined(Act, frozen=True, kw_only=True):
 
     @property
     def changed_topics(self) -> bool:
-        """Whether it subscribes to other topics than before, as far as they can be decoded."""
+        """True if it subscribes to other topics than before, as far as they can be decoded."""
         if self.before is None or self.before.protocols is self.member.protocols:
             return False
         return topics_of(self.before) != topics_of(self.member)
 
     @property
     def changed_protocols(self) -> bool:
-        """Whether its list of assignors changed."""
+        """True if its list of assignors changed."""
         if self.before is None or self.before.protocols is self.member.protocols:
             return False
         return protocols_of(self.before) != protocols_of(self.member)

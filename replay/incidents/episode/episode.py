@@ -42,21 +42,22 @@ _OF_MEMBERS: Final = (*JOINERS, Went)
 
 
 class Silence(msgspec.Struct, frozen=True, kw_only=True):
-    """When a lost member was last heard from: some time between these two, wall clock ms."""
+    """When a lost member was last heard from: between these two times, wall clock ms."""
 
     from_ms: int
     to_ms: int
 
     @property
     def is_known(self) -> bool:
-        """Whether the exact time is recorded."""
+        """True if the exact time is recorded."""
         return self.from_ms == self.to_ms
 
 
 class Episode:
     """A part of a group's history. `telling.py` fills it; the kinds only read it.
 
-    `before`: the group before it; `life_before`: the end of the earlier incarnation, if a new one begins here.
+    `before`: the group before the episode; `life_before`: the end of the previous incarnation, if a new one begins
+    here.
     """
 
     def __init__(self, before: Group | None, life_before: GroupDeleted | None = None) -> None:
@@ -72,7 +73,7 @@ class Episode:
         self.min_session_ms: int | None = None
         """The coordinator's group.min.session.timeout.ms; None: the log does not have it."""
         self.is_split = False
-        """Whether it is part of a split episode that had more than `ACTS_MAX` acts."""
+        """True if it is part of a split episode that had more than `ACTS_MAX` acts."""
         self._last_ms: int | None = None
         self._unreadable = 0  # consecutive records, which the last holes are for
 
@@ -86,7 +87,7 @@ class Episode:
         self.after = after
 
     def add_away(self, away: Away) -> None:
-        """Add a time without an owner."""
+        """Add a period without an owner."""
         self.aways.append(away)
         self._last_ms = away.until_ms
 
@@ -111,7 +112,7 @@ class Episode:
         return last_ms is not None and (at_ms - last_ms > QUIET_MS or len(self.acts) >= ACTS_MAX)
 
     def is_quiet_before(self, at_ms: int) -> bool:
-        """Return whether there was no act for so long before this time that the episode is over."""
+        """Return whether the episode is over at this time: there was no act for QUIET_MS."""
         return self._last_ms is not None and at_ms - self._last_ms > QUIET_MS
 
     # ---- reading -----------------------------------------------------------------------------------------------------
@@ -122,7 +123,7 @@ class Episode:
 
     @cached_property
     def _by_class(self) -> dict[type[AnyAct], list[AnyAct]]:
-        """The acts by class: each kind of incident needs a few classes out of many acts."""
+        """The acts by class: each kind of incident needs only a few classes of many acts."""
         found: dict[type[AnyAct], list[AnyAct]] = {}
         for act in self.acts:
             found.setdefault(type(act), []).append(act)
@@ -150,8 +151,9 @@ class Episode:
     def replacements(self) -> tuple[Replacement, ...]:
         """Processes that left and came back, in the order in which they began.
 
-        If it is not known which one came back as which, the first member that joined after one had left, with its
-        client id and if possible its host, is paired with it: the counts are right, and the grade shows the guess.
+        If it is not known which process came back as which, a member that left is paired with the first one that joined
+        later with its client id and, if possible, its host: the counts are right, and the grade shows that pairs are
+        guesses.
         """
         if not any(self.of(Came)) and not any(self.of(CameBack)):  # then no process came back
             return ()
@@ -235,10 +237,10 @@ class Episode:
 
     @cached_property
     def heard_again(self) -> dict[MemberId, tuple[int, int]]:
-        """The members that were removed as silent and heard from again: when (wall clock ms), and the event's `seq`.
+        """The members that were removed as silent but heard from again: when (wall clock ms), and the event's `seq`.
 
-        These members' processes had not died. The processes of other removed members may be alive too: they may have
-        rejoined without their member id.
+        Their processes had not died. Those of other removed members may be alive, too, and have rejoined without their
+        member id.
         """
         return {
             each.member_id: (each.heard_ms, act.seq)
@@ -284,12 +286,14 @@ class Episode:
 
     @cached_property
     def lost(self) -> dict[MemberId, Went | CameBack]:
-        """Removals of silent members, and returns of instance ids under other member ids, by the former member id."""
+        """Removals of silent members, and static members that came back under other member ids, by the former member
+        id.
+        """
         back = {act.replaced_member_id: act for act in self.of(CameBack)}
         return {**back, **{act.member.member_id: act for act in self.of(Went) if act.is_silent}}
 
     def served_ms(self, from_ms: int, until_ms: int) -> int:
-        """Return for how much of this time there certainly was a coordinator."""
+        """Return for how much of this time there was certainly a coordinator."""
         away = (min(until_ms, each.until_ms) - max(from_ms, each.since_ms) for each in self.aways)
         return until_ms - from_ms - sum(each for each in away if each > 0)
 
@@ -298,7 +302,7 @@ class Episode:
         return any(each.since_ms <= until_ms and from_ms <= each.until_ms for each in self.aways)
 
     def upstream_ms(self, from_ms: int, until_ms: int) -> int:
-        """Return for how much of this time the group was at the cluster upstream."""
+        """Return for how much of this time the cluster upstream coordinated the group."""
         return self._upstream_times.within_ms(from_ms, until_ms)
 
     @cached_property
@@ -308,8 +312,9 @@ class Episode:
     def silence_of(self, went: Went) -> Silence:
         """Return when the member was last heard from; a takeover since then hides the exact time.
 
-        Its session had not expired, so it was heard from within its session timeout before the last known fact about
-        the former owner; unless the group rebalanced then: a member that waits for the others does not expire.
+        Its session had not expired under the former owner, so it was heard from within its session timeout before that
+        owner was last known to be alive; unless the group was rebalancing then, since a member that waits for the
+        others does not expire.
         """
         takeovers = [each for each in self.aways if not each.paused and each.until_ms <= went.at_ms]
         if went.heard is None:  # before format level 4 it may be the time of a takeover
@@ -325,7 +330,7 @@ class Episode:
         return Silence(from_ms=min(max(signs), went.last_seen_ms), to_ms=went.last_seen_ms)
 
     def _rebalanced_at(self, at_ms: int) -> bool:
-        """Whether a rebalance was running at this time."""
+        """Return whether a rebalance was running at this time."""
         running = self.rebalances_between(at_ms, at_ms)
         return any(each.started_ms <= at_ms and (each.ended_at is None or each.ended_ms > at_ms) for each in running)
 

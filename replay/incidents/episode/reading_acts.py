@@ -1,4 +1,6 @@
-"""Reads the acts of a transition: each event type has a function here, and the phase that the group entered."""
+"""Reads the acts of a transition: those of its events, with a function for each type, and the phase that the group
+entered.
+"""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Final

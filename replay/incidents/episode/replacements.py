@@ -1,10 +1,10 @@
 """Pairs processes that left with those that replaced them, in either order.
 
 Members with the same known identity are paired. If members share a client id and a host, the first one that joined
-after one had left is paired with it; so is one from another host with a client id that no two live members shared. Of
-the rest, a member whose client id differs only in a generated last part ('app-7d9f-x2x8q' and 'app-7d9f-kzv6m', not
-'app-1' and 'app-2') may have replaced the other one; and if as many joined as left under other names, they may have
-replaced them. In these last cases only the counts are certain, and the grade shows that.
+after one had left is paired with it; so is one from another host, if no two live members shared its client id. Of the
+rest, a member whose client id differs only in a generated last part ('app-7d9f-x2x8q' and 'app-7d9f-kzv6m', not 'app-1'
+and 'app-2') may have replaced the other one; and if as many joined as left under other names, they may have replaced
+them. In these last cases only the counts are certain, and the grade shows that.
 """
 
 import math
@@ -30,22 +30,22 @@ _Place = tuple[int, int, A]
 
 
 class Replacement(msgspec.Struct, frozen=True, kw_only=True):
-    """A process that left and came back, in either order; `went` is None if a static member was never removed."""
+    """A process that left and came back, in either order; `went` is None for a static member that was never removed."""
 
     process: ProcessIdentity
     went: Went | None
     came: Came | CameBack
     on_same_connection: bool = False
-    """Whether it joined on a connection that it had used before: its process had not ended."""
+    """True if it rejoined on a connection that it had used before, so its process had not ended."""
 
     @property
     def is_elsewhere(self) -> bool:
-        """Whether the new member has another host than the old one."""
+        """True if the new member has another host than the old one."""
         return self.went is not None and self.went.member.client_host != self.came.member.client_host
 
     @property
     def is_renamed(self) -> bool:
-        """Whether the new member has another client id than the old one."""
+        """True if the new member has another client id than the old one."""
         return self.went is not None and self.went.member.client_id != self.came.member.client_id
 
     @property
@@ -87,7 +87,7 @@ class Replacement(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def member(self) -> Member:
-        """The member that names it: the one that left, else the new one."""
+        """The member by which it is named: the one that left, else the new one."""
         return self.came.member if self.went is None else self.went.member
 
 
@@ -147,7 +147,7 @@ class _Pairs:
         self._went.add(went, [kin, (kin, went.member.client_host), *on_own])
 
     def guess(self) -> None:
-        """Pair the rest: by the base of their client ids, and then all, if as many joined as left."""
+        """Pair the rest: first by the base of their client ids, then all of them, if as many joined as left."""
         for went in self._went.all():
             alike = self._came.between(_base(went.member.client_id), went.since_ms, went.at_ms + REPLACED_MS)
             came = next((each for each in alike if _may_be_renamed(went, each)), None)
@@ -173,7 +173,7 @@ class _Pairs:
 
 
 class _Unpaired(Generic[A]):
-    """Acts that are not paired yet, in order, indexed by keys, since an episode may have thousands."""
+    """Acts that are not paired yet, in order; indexed by keys, since an episode may have thousands."""
 
     def __init__(self) -> None:
         self._by_key: defaultdict[Hashable, list[_Place[A]]] = defaultdict(list)
@@ -230,7 +230,7 @@ def _may_follow(went: Went, came: Came) -> bool:
 
 
 def _may_be_renamed(went: Went, came: Came) -> bool:
-    """Return whether it joined in time, and its client id differs only in the generated part."""
+    """Return whether it joined in time, with a client id that differs only in the generated part."""
     former, later = went.member, came.member
     if former.group_instance_id is not None or later.group_instance_id is not None or not _may_follow(went, came):
         return False

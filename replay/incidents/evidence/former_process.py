@@ -1,4 +1,4 @@
-"""Whether the former process of an instance id had ended when another one joined with that id.
+"""Determines whether the former process of an instance id had ended when another one joined with that id.
 
 ALIVE    it was fenced afterwards
 CLOSED   it had closed its connection within a heartbeat of its last request (format level 6)

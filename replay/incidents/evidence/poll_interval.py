@@ -1,4 +1,4 @@
-"""Whether a lost member may have polled too late, and advice if it did.
+"""Determines whether a lost member may have polled too late, and gives advice if so.
 
 Clients with a max.poll.interval.ms stop their heartbeats, or leave, when that time has passed since the last poll. A
 member joins by polling, so one that was in the group for less than the interval has not polled too late. It may have

@@ -77,7 +77,7 @@ def awaited_in_vain(rebalance: Rebalance, episode: Episode) -> list[Went | CameB
 
 
 def died_assigning(episode: Episode, rebalance: Rebalance) -> Went | CameBack | None:
-    """Return the act in which the group lost a leader that died before it sent the assignment.
+    """Return the act by which the group lost a leader that died before it sent the assignment.
 
     None if the leader did not die, or that is not known. It died if it closed its connection, or if its session expired
     and nothing shows that it was still alive: it was not heard from again, did not reuse its connection, and sent
@@ -158,10 +158,10 @@ def _running(rebalance: Rebalance, episode: Episode) -> Iterator[Statement]:
 
 
 def _waits_for_nobody(rebalance: Rebalance, episode: Episode) -> Iterator[Statement]:
-    """State why the join phase goes on although all members have joined, if one was refused in it.
+    """State why the join phase continues although all members have joined, if one was refused in it.
 
-    Its removal does not end the phase, as in Kafka's Java group coordinator (the Scala one checks for the end then). A
-    takeover does: the members send their joins again, and the last one ends it.
+    Removing that member does not end the phase, as in Kafka's Java group coordinator (the Scala one checks whether the
+    phase is over). A takeover does: the members send their joins again, and the last one ends it.
     """
     phase = rebalance.join_phase
     refused = [each for each in phase.dropped if each.cause is Cause.GROUP_FULL]

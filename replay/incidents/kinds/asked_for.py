@@ -41,9 +41,9 @@ METADATA = Kind(
 )
 
 SAYS_METADATA_CHANGED = "cached metadata has changed"
-"""The Java leader's reason when its topics have other partitions or racks than it knew (KIP-800).
+"""The Java leader's reason when the partitions or racks of its topics differ from what it knew (KIP-800).
 
-Since 4.0 also when it forgot its topics, because no broker could be reached (KIP-899).
+Since 4.0 also when it has forgotten its topics because it could not reach any broker (KIP-899).
 """
 
 _GROWN_ADVICE = (
@@ -66,7 +66,9 @@ _ASKED = frozenset({Cause.METADATA_CHANGED, Cause.LEADER_REJOINED})
 
 
 def find(view: EpisodeView) -> Iterator[IncidentClaim]:
-    """Find members that asked for a new assignment with the same subscription; repeated requests are one incident."""
+    """Find members that asked for a new assignment with an unchanged subscription; repeated requests are one
+    incident.
+    """
     enforced: defaultdict[Hashable, list[tuple[Rejoined, IncidentClaim]]] = defaultdict(list)
     for act in view.free(Rejoined):
         rebalance = view.episode.rebalance_of(act) if act.why.cause in _ASKED else None
@@ -256,7 +258,7 @@ def _grown(topic: str, gained: set[int], lost: set[int]) -> str:
 
 
 def _follows_a_gap(view: EpisodeView, rebalance: Rebalance) -> bool:
-    """Return whether the missing part may be a cooperative assignor's first round."""
+    """Return whether the missing part may be the first round of a cooperative assignor."""
     return any(
         hole.to_ms <= rebalance.started_ms and is_soon_after(hole.to_ms, rebalance) for hole in view.episode.holes
     )

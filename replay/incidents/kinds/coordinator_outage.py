@@ -70,7 +70,7 @@ def _ids(away: Away) -> set[MemberId]:
 
 
 def _back(view: EpisodeView, away: Away) -> Iterator[CameBack]:
-    """Yield static members that lost the connection and came back under their instance ids."""
+    """Yield static members that lost the connection and rejoined under their instance ids."""
     there = _ids(away)
     for act in view.free(CameBack):
         limit_ms = act.member.session_timeout_ms + OUTAGE_AFTERMATH_MS
@@ -78,7 +78,7 @@ def _back(view: EpisodeView, away: Away) -> Iterator[CameBack]:
         is_late = away.paused or not act.heard
         silent_from_ms = away.until_ms + (OUTAGE_AFTERMATH_MS if is_late else 0)
         if ending(view.episode, act) is Ending.ENDED:
-            continue  # the process had ended independently
+            continue  # the process had ended for another reason
         was_there = act.replaced_member_id in there and act.last_seen_ms <= silent_from_ms
         if was_there and _may_cost_its_id(away, act.member) and away.until_ms <= act.at_ms <= away.until_ms + limit_ms:
             yield act
@@ -115,7 +115,7 @@ def _asks_again(act: Rejoined) -> bool:
 
 
 def _may_cost_its_id(away: Away, member: Member) -> bool:
-    """Return whether a client may have got no response for as long as its session timeout: some then rejoin as new
+    """Return whether a client may have gone without a response for its whole session timeout: some then rejoin as new
     members.
 
     The last response may be one heartbeat interval older than the outage, at most a third of the timeout.
@@ -165,7 +165,7 @@ def _evidence(away: Away) -> Iterator[Statement]:
     begin = Grade.UNKNOWN if away.last_known is LastKnown.EVENT else Grade.RECORDED
     unknown = "; when it ended after that is not known" if begin is Grade.UNKNOWN else ""
     text = f"the coordinator {away.owner_before} recorded {away.last_known}{unknown}"
-    if away.last_known is LastKnown.STOP:  # it gave up this partition only: it may still run, and share the log
+    if away.last_known is LastKnown.STOP:  # it released only this partition: it may still run, and share the log
         text = f"the coordinator {away.owner_before} released its partition cleanly"
     yield Statement(text=text, grade=begin, at=instant(away.since_ms))
     yield from _takeover(away)
@@ -201,7 +201,7 @@ def _their_places(members: Sequence[Member]) -> str:
 
 
 def _places(fates: OutageFates, members: Sequence[Member], kept: str) -> str:
-    """Describe what is known of the members' places. `kept`: how many kept theirs, as text."""
+    """Describe which members kept their places in the group, as far as known. `kept`: how many did, as text."""
     told = []
     if fates.kept or not (fates.back or fates.held):
         told.append(f"{kept} kept {_their_places(fates.kept)}")

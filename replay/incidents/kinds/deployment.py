@@ -44,11 +44,11 @@ KIND = Kind(
 
 
 def deployments(view: EpisodeView) -> Iterator[tuple[list[Replacement], int]]:
-    """Yield runs of free replacements with enough processes, each with the size of the group.
+    """Yield runs of unclaimed replacements of enough processes, each with the size of the group.
 
     A deployment replaces processes that were in the group when it began, each once: one that joined later, or is
-    replaced again, belongs to the next deployment, or to none. A process that was heard from again under its old member
-    id had not ended.
+    replaced again, belongs to the next deployment, if any. A process that was heard from again under its old member id
+    had not ended.
     """
     replaced = [
         each
@@ -72,8 +72,8 @@ def deployments(view: EpisodeView) -> Iterator[tuple[list[Replacement], int]]:
 
 
 def _take_nearer(view: EpisodeView, run: list[Replacement], spare: dict[Hashable, list[Replacement]]) -> None:
-    """If a process was replaced more than once, use the replacement that is nearest in time to the others; the others
-    of that process are then no part of the deployment.
+    """If a process was replaced more than once, use the replacement that is nearest in time to those of other
+    processes; its other replacements are not part of the deployment.
 
     `spare`: the replacements that belong to no deployment, by process.
     """
@@ -108,8 +108,8 @@ def _gone_ms(each: Replacement) -> int:
 
 
 def _waves(view: EpisodeView, replaced: Sequence[Replacement]) -> list[list[Replacement]]:
-    """Return the waves: each replacement, in the order in which the processes ended, is in the first wave that can have
-    it.
+    """Return the waves. Replacements are added in the order in which the processes ended, each to the first wave that
+    it fits.
 
     A wave replaces processes that were in the group when it began, each once.
     """
@@ -169,14 +169,14 @@ def find(view: EpisodeView) -> Iterator[IncidentClaim]:
 
 
 def _crashed(run: Sequence[Replacement]) -> str:
-    """Name the few that fell silent if most left: they were not stopped like the others."""
+    """Name the few that fell silent, if most left: they were not stopped like the others."""
     silent = [each.went.member for each in run if each.went is not None and each.went.is_silent]
     left = sum(each.went is not None and each.went.how is Departure.LEFT for each in run)
     return f"; of these {processes(silent)} fell silent without leaving" if 0 < len(silent) < left else ""
 
 
 def _fell_silent_at_once(view: EpisodeView, run: Sequence[Replacement]) -> bool:
-    """Return whether all fell silent at the same time, and were removed before any was back.
+    """Return whether all fell silent at the same time, and were removed before any came back.
 
     A network cut looks the same unless clients come back with their old member ids, which is kind `network-cut`.
     """

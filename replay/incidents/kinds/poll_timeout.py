@@ -41,7 +41,7 @@ KIND = Kind(
 
 LEFT_AGAIN: Final = "; then it left again, and has not come back so far"
 _LEFT_BY_ITSELF: Final = "consumer pro-actively leaving the group"
-"""The Java client's reason when it joins again after it had left by itself; a restarted process does not send it.
+"""The Java client's reason when it rejoins after it left on its own; a restarted process does not send it.
 
 KIP-800. A static member leaves without a LeaveGroup.
 """
@@ -56,7 +56,7 @@ def is_poll_timeout(went: Went) -> bool:
 
 
 def _left_silently(came: Came | CameBack) -> bool:
-    """Return whether the process kept running and had left without a LeaveGroup, as a static member does."""
+    """Return whether the process kept running, and had left without a LeaveGroup as static members do."""
     return (came.why.client_reason or "").startswith(_LEFT_BY_ITSELF)
 
 
@@ -101,14 +101,15 @@ def find(view: EpisodeView) -> Iterator[IncidentClaim]:
 
 
 def _on_same_connection(view: EpisodeView) -> Iterator[IncidentClaim]:
-    """Claim the times that a process left, or fell silent, and came back on the same connection.
+    """Claim the cases in which a process left, or fell silent, and came back on the same connection.
 
-    So it had not ended. A process that was paused or cut off first uses its old member id again; a client that
-    unsubscribed on purpose may say so.
+    So it had not ended. A process that was paused or cut off would first use its old member id again; a client that
+    unsubscribed on purpose may give that as its reason.
     """
     late = (each for each in view.free_replacements() if each.on_same_connection and _may_be_late_poll(view, each))
     for run in times_in_a_row(late):
-        # Two may be a late poll and an unsubscribe, which look the same: each is an incident of its own.
+        # Of two, one may be a late poll and the other an unsubscribe, which look the same: each is an incident of its
+        # own.
         parts = [run] if len(run) >= CRASH_LOOP_TIMES_MIN else [[each] for each in run]
         yield from (_late_polls(view, part) for part in parts)
 
@@ -171,7 +172,7 @@ def _late_polls(view: EpisodeView, run: Sequence[Replacement]) -> IncidentClaim:
 def _left_again(view: EpisodeView, run: Sequence[Replacement]) -> Went | None:
     """Return the last departure of a member that left repeatedly before, and may still come back.
 
-    It left alone, without a reason, and the history ends before the time to come back has passed.
+    It was the only one to leave, gave no reason, and the history ends before the time to come back is over.
     """
     if len(run) < CRASH_LOOP_TIMES_MIN:
         return None

@@ -83,12 +83,12 @@ def find(view: EpisodeView) -> Iterator[IncidentClaim]:
 
 
 def _lived(episode: Episode, each: Replacement) -> bool:
-    """Return whether the process certainly had not ended."""
+    """Return whether the process had certainly not ended."""
     return each.on_same_connection or each.former_id in episode.heard_again
 
 
 def _lived_through(view: EpisodeView, run: Sequence[Replacement]) -> IncidentClaim:
-    """Claim the times that one process lost its place while it was alive."""
+    """Claim the cases in which one process lost its place while it was alive."""
     name, span_ms = process_name(run[0].member), run[-1].end_ms - run[0].begin_ms
     session = setting(run[0].member.session_timeout_ms)
     went = [each.went for each in run if each.went is not None]
@@ -131,7 +131,9 @@ def _not_back(view: EpisodeView, went: Went) -> IncidentClaim:
 
 
 def _grade(each: Replacement, episode: Episode) -> Grade:
-    """Return the grade: an instance id does not show whether the old process ended; a fence or the reason does."""
+    """Return the grade: an instance id does not show whether the old process ended; a fenced request or the client's
+    reason does.
+    """
     if isinstance(each.came, CameBack):
         return Grade.RECORDED if former_process(episode, each.came) is FormerProcess.ALIVE else Grade.INFERRED
     assert each.went is not None
@@ -179,7 +181,7 @@ def _held_up(went: Went, episode: Episode) -> str:
 
 
 def _is_silent_in_join_phase(went: Went, episode: Episode) -> bool:
-    """Return whether it may have known of a rebalance, from its last heartbeat response, and was removed in it."""
+    """Return whether it was removed in a rebalance that it may have known of, from its last heartbeat response."""
     return any(
         each.started_ms <= went.last_seen_ms
         and each.first_seq < went.seq <= each.last_seq
@@ -198,7 +200,7 @@ def _lived_but(each: Replacement, episode: Episode) -> str:
 
 
 def _may_be_too_slow(went: Went, episode: Episode) -> bool:
-    """Return whether it may have sent no heartbeat in time at all: it was not heard from after its join."""
+    """Return whether it may never have sent a heartbeat in time: it was not heard from after its join."""
     came_ms = episode.came_ms(went.member.member_id)
     if came_ms is None or _is_silent_in_join_phase(went, episode):
         return False

@@ -1,7 +1,7 @@
-"""A subscribed topic that is assigned to no member: there was no rebalance for it, or none that helped.
+"""A subscribed topic that is assigned to no member: there was no rebalance for it, or rebalancing did not help.
 
-A static member that comes back with another subscription causes no rebalance, as in Kafka. A leader assigns nothing of
-a topic that does not exist, or that its client does not know.
+A static member that comes back with another subscription causes no rebalance, as in Kafka. A leader assigns no
+partitions of a topic that does not exist, or that its client does not know yet.
 """
 
 from collections.abc import Iterator, Sequence
@@ -52,7 +52,9 @@ def find(view: EpisodeView) -> Iterator[IncidentClaim]:
 
 
 def _spans(episode: Episode) -> Iterator[_Unassigned]:
-    """Yield the times in which topics were unassigned, except short ones: a client may learn about its topics late."""
+    """Yield the times in which topics were unassigned, except short ones: a client's metadata may be stale for a
+    while.
+    """
     acts: list[TopicsUnassigned] = []
     by_seq = {act.seq for act in episode.of(TopicsUnassigned)}
     both: list[TopicsUnassigned | Phase] = [*episode.of(TopicsUnassigned), *episode.of(Phase)]
@@ -107,7 +109,7 @@ def _partition_ms(unassigned: _Unassigned, episode: Episode, until_ms: int) -> i
 
 
 def _topic_ms(topic: str, unassigned: _Unassigned, episode: Episode, until_ms: int) -> int | None:
-    """Return the same for one topic, summed over the times between which members had its partitions.
+    """Return the same for one topic, summed over the periods in which no member had its partitions.
 
     The rebalance that left them unassigned shows their number, and so does the first assignment that has them again.
     """

@@ -10,7 +10,7 @@ from muster.replay.fleet.simulation.world.truth import Knowable, Story
 
 
 def crash_of(stage: Stage, process: Process, together: Story | None = None) -> Story:
-    """Kill the process for good. A static member looks as if it had been stopped, so two of them share a story:
+    """Kill the process for good. Killed static members look as if they had been stopped, so two of them share a story:
     `together`.
     """
     kinds = ("stopped", "crash") if process.is_static else ("crash",)
@@ -23,7 +23,7 @@ def crash_of(stage: Stage, process: Process, together: Story | None = None) -> S
 
 
 def silent_ms(stage: Stage) -> int:
-    """A time in which a session is sure to expire."""
+    """A time within which a session is sure to expire."""
     return stage.session_ms + 4 * SECOND
 
 
@@ -127,7 +127,7 @@ def stand_still(stage: Stage, process: Process, *kinds: str) -> None:
 
 @scenario()
 def frozen(stage: Stage) -> None:
-    """A process is paused for longer than its session: docs/incidents.md has no kind for it but `restart`."""
+    """A process is paused for longer than its session; of the kinds in docs/incidents.md only `restart` fits."""
     stand_still(stage, stage.one(), "restart", "poll-timeout")
 
 
@@ -173,7 +173,7 @@ def network_cut_for_good(stage: Stage) -> None:
 
 @scenario()
 def short_cut(stage: Stage) -> None:
-    """Some processes are cut off for less than their sessions, as far as possible."""
+    """Some processes are cut off, if possible for less than their session timeouts."""
     processes = stage.some(stage.random.randint(1, stage.size))
     cut_ms = stage.random.randint(200, stage.session_ms - 5_000)
     stage.note(f"{len(processes)} are cut off for {cut_ms} ms")

@@ -91,11 +91,11 @@ class Process:
         self.is_stalled = False
         self.on_fenced: Callable[[], None] | None = None
         self.life = 0
-        """Grows when it dies or forgets its id: whatever was in flight for it is then ignored."""
+        """Incremented when it dies or forgets its id: whatever was in flight for it is then ignored."""
         self.slow_ms = 0
-        """How long it is busy, and does not poll, when it next learns of a rebalance; once."""
+        """How long it stays busy without polling when it next learns of a rebalance; applies once."""
         self.assign_slow_ms = 0
-        """How long its assignor takes; once."""
+        """How long its assignor takes; applies once."""
         self._busy_until_ms = 0
         self.uses_its_id = True
 
@@ -128,7 +128,7 @@ class Process:
     # ---- life -----------------------------------------------------------------------------------
 
     def die(self, *, with_machine: bool = False) -> None:
-        """End without leaving. The connection is closed, unless its machine died or the network is cut."""
+        """Die without leaving the group. The connection is closed, unless its machine died or the network is cut."""
         if self.alive:
             self.world.ended(self)
             if not (with_machine or self.cut):
@@ -160,13 +160,12 @@ class Process:
         self.go_away()
 
     def unsubscribe(self) -> None:
-        """Leave, and continue without a group until `poll_again`. librdkafka sends LeaveGroup for static members,
-        too."""
+        """Leave the group until `poll_again`. librdkafka sends LeaveGroup for static members, too."""
         self.leave("the consumer unsubscribed from all topics")
         self.go_away()
 
     def go_away(self) -> None:
-        """Continue without the group until `poll_again`."""
+        """Stay out of the group until `poll_again`."""
         self.is_stalled = True
         self._forget()
 
@@ -195,7 +194,7 @@ class Process:
             self.heartbeat()
 
     def lose_session(self) -> None:
-        """Handle a session without responses: librdkafka forgets its member id, the others keep theirs."""
+        """Handle a session timeout without any response: librdkafka forgets its member id, the others keep theirs."""
         silent_ms = self.world.now_ms - self.last_heard_ms
         is_unheard = self.cut or self.world.is_away or self.frozen
         if self.setup.library == "librdkafka" and is_unheard and silent_ms >= self.setup.session_ms:
@@ -220,7 +219,7 @@ class Process:
             self.next_heartbeat_ms = NEVER
 
     def join(self, reason: str | None = None) -> None:
-        """Send JoinGroup under its current id, and nothing else until the response."""
+        """Send JoinGroup under its current id, and nothing else until the response arrives."""
         if self.is_stalled:
             return
         self.is_joining = True
@@ -321,7 +320,7 @@ class Process:
         self.world.later(after_ms, self, lambda: self.sync(shares))
 
     def _shares(self, outcome: JoinGroupOutcome) -> dict[MemberId, bytes]:
-        """The leader's assignment; the metadata of other members is taken from their processes."""
+        """The assignment that the leader makes; it takes the other members' metadata directly from their processes."""
         subscribers = [
             Subscriber(
                 member_id=each.member_id,
@@ -351,8 +350,8 @@ class Process:
                 self.die()
 
     def _take(self, share: Owned, protocol_name: str | None) -> None:
-        """Take the assigned partitions. A cooperative member that has to revoke some rejoins: the second round, with
-        the first one's story.
+        """Take the assigned partitions. A cooperative member that has to revoke some of its partitions rejoins: this
+        second round belongs to the story of the first.
         """
         revoked = self.owned - share
         self.owned = share

@@ -1,8 +1,8 @@
 """The coordinator of one group: the rules, a clock, and the log.
 
-Runs commands and deadlines, and what an owner does at its start and after a pause. Knows nothing of processes and
-incidents. Unlike the test harness of the rules it checks nothing, so that a case takes milliseconds; the world moves
-its clock.
+Runs commands and deadlines, and simulates what an owner does at its start and after a pause. Knows nothing of processes
+and incidents. Unlike the test harness of the rules it checks nothing, so that a case takes milliseconds; the world
+moves its clock.
 """
 
 from collections.abc import Iterable

@@ -1,9 +1,9 @@
 """The ground truth of a case: what was done to the processes, written by the code that did it.
 
 A `Story` is one incident while it happens; `Truth` is the resulting plain value. Rebalances are the world's own view of
-the group's state; nothing here has seen an event.
+the group's state; events are not used.
 
-Where docs/incidents.md leaves a choice, all choices are right: several kinds, several times for a start or an end,
+Where docs/incidents.md leaves a choice, all choices count as right: several kinds, several times for a start or an end,
 rebalances that may be counted as part of it (`may`), incidents that need not be reported (`is_optional`).
 """
 
@@ -76,8 +76,8 @@ class SeenRebalance:
         return self.incarnation, self.to_generation
 
     def ends_after(self, first: "SeenRebalance") -> list[int]:
-        """Return its end by the wall clock, and the start of `first` plus the monotonic time since, in case the clock
-        jumped.
+        """Return two candidates for its end: by the wall clock, and the start of `first` plus the monotonic time since
+        then, in case the wall clock jumped.
         """
         assert self.ended is not None, "the case ended within a rebalance"
         return [self.ended[1], first.began[1] + self.ended[0] - first.began[0]]
@@ -87,7 +87,7 @@ REPLACING: Final = frozenset({"restart", "deployment", "crash-loop"})
 
 
 class StoryBase:
-    """An incident while it happens; the part that simulated and real processes share.
+    """An incident while it happens; the base for simulated and for real processes.
 
     `kinds`: any is right, the first is that of docs/incidents.md. `culprits`: names of processes; None: not compared.
     """
@@ -112,7 +112,7 @@ class StoryBase:
         return self.kinds[0]
 
     def infer(self, knowable: Knowable = Knowable.INFERRED) -> None:
-        """Lower how well the log shows the incident: it has to be inferred, or is unknowable."""
+        """Note that the log shows the incident less well: it has to be inferred, or is unknowable."""
         order = list(Knowable)
         self.knowable = max(self.knowable, knowable, key=order.index)
 

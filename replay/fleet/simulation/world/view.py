@@ -1,10 +1,10 @@
-"""The group as the world sees it: the rebalances, from the group's state before and after each command.
+"""The group as the simulated world sees it: the rebalances, from the group's state before and after each command.
 
 A rebalance begins when the group enters the join phase, and ends when it is Stable or Empty, or with the next join
-phase. It belongs to the story of the process (or administrator) whose request or silence started it. If a dead or slow
-process delayed its join phase, or a slow or dead leader its sync phase, it belongs to that process's story. If it ended
-in an empty group, it belongs to the story that emptied the group, unless that was an orderly end. A rebalance that no
-story explains is an error of the scenario.
+phase. Each rebalance is attributed to a story: that of the process (or administrator) whose request or silence started
+it. If a dead or slow process delayed the join phase, or a dead or slow leader the sync phase, it is that process's
+story instead. If the group became empty, it is the story that emptied it, unless the group was meant to end. A
+rebalance that no story explains is an error in the scenario.
 """
 
 from collections.abc import Sequence
@@ -26,8 +26,9 @@ SURELY_NOT_HELD_MS: Final = 1_000
 
 COMING: Final = frozenset({"scale-up", "start"})
 """A new process is not to blame for a phase that waited for a dead one. For two crashes, or a crash during a
-replacement, docs/incidents.md does not say whose the rebalance is: that of the process that began it, or of the one it
-waited for."""
+replacement, docs/incidents.md leaves open whether the rebalance counts for the process that began it or for the one it
+waited for.
+"""
 
 ORDERLY: Final = frozenset({"scale-down", "shutdown", "group-deleted", "group-expired"})
 """Stories after which a group is intentionally empty."""
@@ -142,7 +143,7 @@ class WorldView:
         if is_held and (rebalance.story.kind in COMING or holder.holds_phases):
             _hand_over(rebalance, holder)
         else:
-            if rebalance in rebalance.story.must:  # else a join phase of it was held, too
+            if rebalance in rebalance.story.must:  # else its join phase was delayed, too
                 rebalance.story.must.remove(rebalance)
             for each in (rebalance.story, holder):
                 self._fold(rebalance, each)

@@ -37,7 +37,7 @@ from muster.replay.fleet.simulation.world.view import WorldView
 BEGAN_WALL_MS = 1_700_000_000_000
 FIRING_MAX = 2_000
 LATE_MAX_MS = 8
-"""The maximum lateness of the coordinator's timers; real ones were 2 to 8 ms late."""
+"""The maximum lateness of the coordinator's timers; real timers were 2 to 8 ms late."""
 ALTER_CONFIGS = 44
 
 
@@ -57,7 +57,8 @@ class World:
         self.stories: list[Story] = []
         self.notes: list[tuple[int, str]] = []
         self.plan: Story | None = None
-        """The story to which effects of the group's own deadlines belong: registrations, retirements, learning."""
+        """The story to which the effects of the group's own deadlines belong (of registrations, retirements, learners).
+        """
         self.is_down = False
         self.paused_since_ms: int | None = None
         self._queue: list[tuple[Process, int, Callable[[int], AnyRequest], Callable[[Any], None]]] = []
@@ -143,7 +144,9 @@ class World:
         heapq.heappush(self._agenda, (self.now_ms + delay_ms, next(self._order), do))
 
     def later(self, delay_ms: int, process: Process, do: Callable[[], None]) -> None:
-        """Schedule an action of the process, if it is still alive then; a frozen process does it after it is thawed."""
+        """Schedule an action of the process, which is dropped if it is no longer alive then; a frozen process acts once
+        it is thawed.
+        """
 
         life = process.life
 
@@ -247,7 +250,7 @@ class World:
             self._late_ms = self._draw_late_ms()
 
     def _next_timer_ms(self) -> float:
-        """When the coordinator next handles what is due: a timer fires a little after its time."""
+        """When the coordinator next handles what is due: timers fire a little late."""
         return self.rules.next_deadline_ms() + self._late_ms
 
     def _draw_late_ms(self) -> int:
@@ -269,11 +272,11 @@ class World:
         return True
 
     def forget_requests(self) -> None:
-        """Drop the requests that wait for a response, since none will come."""
+        """Drop the requests in flight, since no response will come."""
         self._waiting.clear()
 
     def deliver_queue(self) -> None:
-        """Deliver the requests sent to a paused coordinator, unless their senders have given them up."""
+        """Deliver the requests that were sent to a paused coordinator, unless their senders have given up on them."""
         queue, self._queue = self._queue, []
         for process, life, make, learn in queue:
             if process.life == life:
@@ -300,7 +303,7 @@ class World:
         return own
 
     def administer(self, story: Story, make: Callable[[Caller], AnyRequest], *, api_key: int = ALTER_CONFIGS) -> Any:
-        """Send an administrator's request; returns the outcome, which must be a success."""
+        """Send an administrator's request, which must succeed, and return the outcome."""
         caller = Caller(
             request_id=next(self._request_ids),
             client_id="admin-1",
