@@ -268,6 +268,8 @@ class Selection:
         self._before: dict[bytes, StoredRecord] = {}
         self._has_begun = self._since_ms is None
         self._at_ms = 0
+        self._over: set[GroupId] = set()
+        """The groups whose window is over."""
         self.has_group = False
         """True if there was a record of a wanted group, at any time."""
 
@@ -302,8 +304,18 @@ class Selection:
         found = read_record(record)
         if found is not None and isinstance(found[1], Happened | Coordinated):
             times = self._of_partition if found[0] is None else self._times.get(found[0], AS_RECORDED)
-            return times.at_ms(found[1])
+            return self._not_back_within(found[0], times.at_ms(found[1]))
         return record.timestamp_ms
+
+    def _not_back_within(self, group_id: GroupId | None, at_ms: int) -> int:
+        """Return the time, or one after the window if the group has had an event after it: owners' clocks differ a
+        little, and what follows the end of a group's window is not in it.
+        """
+        until_ms = self._until_ms
+        if until_ms is None or group_id is None or (at_ms <= until_ms and group_id not in self._over):
+            return at_ms
+        self._over.add(group_id)
+        return max(at_ms, until_ms + 1)
 
     def _note_wanted(self, key: bytes) -> bool:
         if self._wanted is None:

@@ -217,6 +217,20 @@ def seqs_told(log: str, *window: str) -> list[int]:
     return [line["seq"] for line in map(msgspec.json.decode, lines) if line["seq"]]
 
 
+def test_an_export_has_no_hole_where_the_next_owners_clock_is_a_little_behind(tmp_path: Path) -> None:
+    """Less than a second is not corrected, and the window ends once, as in `history`."""
+    story = script("orders").coordinator("a:1").created()
+    story.start(story.joined(story.member("a"))).complete().stabilize({"a": {"orders": [0]}})
+    until = instant(story.wait(600).now_ms)
+    story.wait(100).advanced(story.joined(story.member("b"))).coordinator("b:1", took_ms=0)
+    story.wait(-400).start(story.rejoined(story.of("a")))
+    url = asyncio.run(sqlite_log(tmp_path / "muster.db", story))
+    path = tmp_path / "orders.jsonl"
+    run("export", str(path), "--until", until, log=url)
+    told = run("history", "orders", "--until", until, "--format", "jsonl", log=url).stdout
+    assert run("history", "orders", "--format", "jsonl", log=str(path)).stdout == told
+
+
 @pytest.mark.parametrize("ahead_ms", [0, DAY_MS])
 def test_an_owner_that_started_with_a_clock_ahead_hides_no_event(ahead_ms: int, tmp_path: Path) -> None:
     """The clock was right before the first group came: only the election has a time after the window."""
