@@ -5,6 +5,7 @@ import os
 import secrets
 import signal
 import sys
+from collections.abc import Generator
 from importlib.util import find_spec
 
 import pytest
@@ -46,10 +47,16 @@ def pytest_configure(config: pytest.Config) -> None:
         config.option.hypothesis_seed = str(secrets.randbelow(2**32))
 
 
-def pytest_collection_finish() -> None:
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
     """Keep the collector away from modules and tests, which live until the end: it would look through all each time."""
-    gc.collect()
-    gc.freeze()
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.collect()
+        gc.freeze()
+        gc.enable()
 
 
 def pytest_report_header(config: pytest.Config) -> str:
