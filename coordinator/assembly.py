@@ -70,7 +70,7 @@ TRIM_PAUSE_S = 0.2
 
 
 class CannotServe(Exception):
-    """A setting cannot be used; the message names it and what to do."""
+    """A setting cannot be used; the message names it and says what to do."""
 
 
 class Readiness:

@@ -33,7 +33,7 @@ class Damage(msgspec.Struct, frozen=True, kw_only=True):
     """A quarantined group. `group`: built from the readable records, None if there are none; its own record may be
     broken.
 
-    `keys`: those of all values left of the group, the group's own last.
+    `keys`: the keys of all values that are left of the group; the key of the group's own record is the last.
     """
 
     group_id: GroupId

@@ -1,12 +1,12 @@
 """Snapshots of partitions: the state that reading a partition has built so far, as bytes.
 
-This module has the format, and decides which snapshots can be used. It is pure; `runtime/ownership/snapshots.py` of the
-coordinator has the files.
+This module defines the format, and decides which snapshots can be used. It is pure; the coordinator's
+`runtime/ownership/snapshots.py` handles the files.
 
 A snapshot only saves time and is never a second source of truth: one that is damaged, too old, of another log or in
 another format is ignored, and the log is read instead. So its format is that of the typed state itself (msgspec), which
-is read and written ten times faster than events are. A version of Muster in which a group has other fields, or MEANING
-another value, ignores it. A partition with quarantined groups is not saved, since their state alone does not describe
+is read and written ten times faster than events are. A version of Muster in which a group has other fields, or in which
+MEANING differs, ignores it. A partition with quarantined groups is not saved, since their state alone does not describe
 them.
 
     MAGIC, then frames: length (4 bytes), CRC-32 of everything so far (4 bytes), zstd. The first one is the head, the

@@ -18,7 +18,7 @@
     departures.py standby_members.py roles.py replacing lost members; active members, standbys, learners
     configs.py settings.py     the configs of one group; the settings of the rules
     alter_configs.py membership_change.py membership_timeouts.py   IncrementalAlterConfigs of a group, and its timeouts
-    move_text.py               the progress of a release or an adoption, in words
+    move_text.py               the progress of a release or an adoption, as text
     release.py repair.py rewriting.py    releasing a group upstream; recreating a damaged one; rewriting records
     timeouts.py retention.py   timeouts that have elapsed; expired offsets and groups
     unassigned.py              partitions that are assigned to no member, and the rebalance for them

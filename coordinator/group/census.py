@@ -18,7 +18,7 @@ _Rank = tuple[bool, int, MemberId]
 
 
 def rank_of(member: Member) -> _Rank:
-    """Sort key: active members before inactive ones, then by the time of joining."""
+    """The sort key of members: active ones before inactive ones, then by the time of joining."""
     return member.is_inactive, member.joined_ms, member.member_id
 
 

@@ -24,7 +24,9 @@ Otherwise a client that causes one append after another would keep a phase open 
 
 
 class Unheard(NamedTuple):
-    """When the members of a group could not be heard, in monotonic ms. `since_ms`: at the earliest."""
+    """The period in which the members of a group could not be heard, in monotonic ms. `since_ms`: its earliest possible
+    start.
+    """
 
     since_ms: int
     until_ms: int

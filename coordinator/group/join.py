@@ -242,7 +242,7 @@ def _was_absorbed(turn: Turn, command: JoinGroup, member: Member) -> bool:
 
 
 def _rejoin_cause(turn: Turn, command: JoinGroup, member: Member) -> Cause | None:
-    """Return the cause of what a member's rejoin leads to; None: it is answered at once, with no effect."""
+    """Return the cause of the events that a member's rejoin leads to; None: it is answered at once, without effect."""
     unchanged = command.protocols == member.protocols
     if (
         not unchanged

@@ -100,8 +100,8 @@ def complete_join_phase(turn: Turn, cause: Cause) -> None:
     soft.join_deadline_ms = None
     _drop_absent_dynamic_members(turn)
     if turn.group.members and not soft.parked_joins:
-        # Only static members are left, and none of them has rejoined: wait on in the same generation (RB7). After a
-        # takeover this may be an initial rebalance: its delay is over, and it ends as soon as all are back.
+        # Only static members are left, and none of them has rejoined: keep waiting in the same generation (RB7). After
+        # a takeover this may be an initial rebalance: its delay is over, and it ends as soon as all are back.
         soft.initial_delay = None
         soft.join_deadline_ms = turn.now_ms + max(turn.census.rebalance_timeout_ms, MIN_WAIT_MS)
         return

@@ -55,7 +55,7 @@ def _call(turn: Turn, standby: Member, lost: Member, *, led: bool) -> None:
 
 
 class _Subscribed:
-    """The standbys' subscriptions, each of which is decoded once: it may have 1 MiB."""
+    """The standbys' subscriptions. Each is decoded only once, since it may have 1 MiB."""
 
     def __init__(self, protocol_name: str | None) -> None:
         self._protocol_name = protocol_name

@@ -1,9 +1,9 @@
 """Slices: work on many entries shares the event loop with everything else.
 
-This has the queue of long work, and the length of a slice; `events/steps.py` has the form of the work.
+This module has the queue of long work and the length of a slice; `events/steps.py` defines the form of such work.
 
 The first ENTRIES_AT_ONCE entries are processed immediately, so that a usual request is done within its own callback.
-Longer work is appended to one queue for the whole process: in each turn of the loop the first of the queue gets one
+Longer work is appended to one queue for the whole process: in each turn of the loop the first one in the queue gets one
 slice, and goes to the end again. So each turn has one slice, no matter how many large requests there are. Work that
 waits for other work to end (`steps.WAIT`) leaves the queue meanwhile. Coroutines with many entries do the same with a
 `Pace`.
@@ -33,7 +33,7 @@ _UNKNOWN = OtherWork(work="work on many entries")
 
 
 class _Work(msgspec.Struct, kw_only=True, eq=False):
-    """`note`: the current work when it began."""
+    """`note`: the request or other work that it belongs to, for the watchdog."""
 
     steps: Steps[Any]
     done: Callable[[Any], None]

@@ -112,7 +112,7 @@ class Turns:
                 connection.take_turn()
                 if self.is_over:
                     break
-        finally:  # even if one fails: the others get their turns
+        finally:  # even if one fails, the others get their turns
             self.share = REQUESTS_AT_ONCE
             self._is_due = bool(self._waiting)
             if self._is_due:

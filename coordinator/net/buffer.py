@@ -1,6 +1,6 @@
 """The receive buffer: bytes from a socket, to be cut into frames or passed on.
 
-Bytes that are passed on are not copied if a whole chunk goes out, and once if a chunk has to be cut.
+Bytes that are passed on are not copied if a whole chunk is sent, and are copied once if a chunk has to be cut.
 
 A frame that arrives in many chunks is gathered as it arrives, and not copied again when it is complete: for a request
 of 64 MB that would block the loop for about 80 ms and need three times the memory. So the length in front of it is kept

@@ -48,7 +48,7 @@ class ClientSocket(asyncio.Protocol):
     """The asyncio protocol of a client's connection. `seen_ms`: when a request or a response last progressed
     (monotonic).
 
-    Until a client that has to authenticate has done so, it remains the time of the connection.
+    Until a client that has to authenticate has done so, it is the time at which it connected.
     """
 
     def __init__(
@@ -102,7 +102,7 @@ class ClientSocket(asyncio.Protocol):
 
     @property
     def is_closing(self) -> bool:
-        """True if it closes once the client has read what was sent."""
+        """True if the connection closes once the client has read what was sent."""
         return self._transport is not None and self._transport.is_closing()
 
     def close(self) -> None:
@@ -231,8 +231,8 @@ class ClientSocket(asyncio.Protocol):
             self._send()
 
     def take_turn(self) -> None:
-        """Handle requests until one waits, none is left, a peer does not read, or the slice is over; then write
-        once.
+        """Handle requests until one has to wait, none is left, a peer does not read, or the slice is over; then write
+        all responses at once.
         """
         if not self.is_open():
             return
@@ -311,11 +311,11 @@ class ClientSocket(asyncio.Protocol):
 
     @property
     def _all_read(self) -> bool:
-        """True if every peer that is written to reads; otherwise no request is started."""
+        """True if every peer that we write to reads; while one does not, no request is started."""
         return self._client_reads
 
     def _unread_bytes(self) -> int:
-        """Return the number of bytes that wait until they are read."""
+        """Return the number of bytes that peers have not read yet."""
         return 0 if self._client_reads else unsent_bytes(self._transport)
 
     @abstractmethod

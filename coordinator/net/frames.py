@@ -243,7 +243,7 @@ class Connection:
         return answered, at
 
     def _joins_next(self) -> bool:
-        """Join the next request if it is a complete heartbeat in pieces; return whether it was."""
+        """Join the pieces of the next request if it is a complete heartbeat; return whether they were joined."""
         start = self._incoming.peek(REQUEST_START.size)
         if len(start) < REQUEST_START.size:
             return False

@@ -1,4 +1,4 @@
-"""Accepts clients at a listening socket, many per turn of the event loop, with or without TLS.
+"""Accepts clients on a listening socket, many per turn of the event loop, with or without TLS.
 
 uvloop's own servers accept one client per turn. When many clients reconnect, such as after a takeover or a restart,
 turns are long: the last of three hundred clients would be accepted after more than a second.
@@ -37,7 +37,7 @@ RETRY_ACCEPT_S = 1.0
 
 
 class Listener(ABC):
-    """Accepts at a listening socket, which it owns from then on: many at once, but few while `is_crowded()`."""
+    """Accepts clients on a listening socket, which it then owns: many at once, but few while `is_crowded()`."""
 
     def __init__(self, bound: socket.socket, is_crowded: Callable[[], bool]) -> None:
         self._bound = bound

@@ -1,6 +1,6 @@
 """Accepts connections within a limit, closes idle ones, and shuts down cleanly; at one address or many.
 
-This has the limits and timeouts of connections in both modes. Knows nothing of requests.
+Applies the limits and timeouts of connections in both modes. Knows nothing of requests.
 """
 
 import asyncio
@@ -47,7 +47,7 @@ class Served(Protocol):
 
     @property
     def unread_since_ms(self) -> int | None:
-        """When the client began to leave too much unread for its transport (monotonic ms); None while it reads."""
+        """Since when the client has left more unread than its transport buffers (monotonic ms); None while it reads."""
 
     @property
     def is_closing(self) -> bool: ...
@@ -81,7 +81,7 @@ class Listening(Generic[C]):
         reuse_port: bool = False,
         kept: KeptSockets = NOT_KEPT,
     ) -> None:
-        """`reuse_port`: other processes may listen at the same addresses (SO_REUSEPORT)."""
+        """`reuse_port`: other processes may listen on the same addresses (SO_REUSEPORT)."""
         self._reuse_port = reuse_port
         self._kept = kept
         self._connections_max = limits.connections_max
@@ -143,7 +143,7 @@ class Listening(Generic[C]):
     def accept_at(
         self, bound: socket.socket, new_connection: Callable[[], asyncio.Protocol], *, context: ssl.SSLContext | None
     ) -> None:
-        """Accept at a listening socket, which is closed with the others."""
+        """Accept connections on a listening socket, which is closed with the others."""
         if context is None:
             self._listens(PlainListener(bound, new_connection, self._is_crowded))
         else:
@@ -246,7 +246,7 @@ class Listening(Generic[C]):
             self._is_full_logged = False
 
     def _log_all_taken(self, refused: str) -> None:
-        """Log the clients with most connections; not again before a tenth of all connections is free."""
+        """Log the clients with the most connections; not again until a tenth of all connections is free."""
         if self._is_full_logged:
             return
         self._is_full_logged = True
@@ -324,9 +324,9 @@ def _log_full(kind: str, setting: str, whose: str) -> None:
 def bind_each(
     addresses: Sequence[Address], port: int, bind: Callable[[socket.AddressFamily, str, int], socket.socket]
 ) -> list[socket.socket]:
-    """Return sockets from `bind`, with the same port at each address; port 0 is any port that is free at the first one.
+    """Return sockets from `bind`, all with the same port; port 0 means any port that is free on the first address.
 
-    Raises OSError, and closes all of them, if one fails.
+    If one fails, closes all of them and raises OSError.
     """
     with ExitStack() as unless_all:
         bound: list[socket.socket] = []
@@ -338,9 +338,10 @@ def bind_each(
 
 
 async def addresses_of(host: str) -> list[Address]:
-    """Return the addresses to listen at for a host name; "" is all of this machine's. Raises OSError.
+    """Return the addresses to listen on for a host name; "" means all addresses of this machine. Raises OSError.
 
-    `::` is all addresses of both families, as in Kafka: one socket each, since Python's socket for `::` is IPv6 only.
+    `::` means all addresses of both families, as in Kafka, with a socket for each, since Python's socket for `::` is
+    IPv6 only.
     """
     if host == "::":
         return [(socket.AF_INET6, host), (socket.AF_INET, "0.0.0.0")]  # noqa: S104 -- as requested

@@ -32,7 +32,7 @@ from muster.coordinator.observability.metrics import ServerMetrics
 log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
 
 FREE_BYTES: Final = 16_384
-"""The bytes of each connection that are not counted. A usual request is smaller."""
+"""How many bytes of each connection are not counted. Most requests are smaller."""
 ROOM_AGAIN: Final = 0.9
 
 

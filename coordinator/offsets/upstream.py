@@ -32,7 +32,7 @@ class UpstreamOffsetStore:
         """Do nothing: the shadow in the upstream group fences writers."""
 
     async def write(self, changes: Sequence[OffsetsChange]) -> Sequence[AppendRefused | None]:
-        """Ignore the changes: offsets upstream are deleted, or expire, there."""
+        """Ignore the changes: offsets are deleted and expire in the cluster upstream."""
         return [None] * len(changes)
 
     def committed(self, _group_id: GroupId) -> Mapping[TopicPartition, StoredOffset]:

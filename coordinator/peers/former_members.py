@@ -17,7 +17,7 @@ SEEN_MAX: Final = 64
 
 
 class FormerMembers:
-    """Why each former owner lost its partitions."""
+    """Remembers why each former owner lost its partitions."""
 
     def __init__(self) -> None:
         self._newest = NOTHING_SHARED
@@ -48,7 +48,7 @@ class FormerMembers:
                 del self._unreported[each.member_id]
 
     def note_end(self, seen: ObservedEnd) -> None:
-        """Note an end that this process observed, or that it removed the member."""
+        """Note an end that this process observed, or whose process it removed from the group."""
         self._note(seen)
         self._unreported[seen.member_id] = seen
         _forget_all_but_the_latest(self._unreported)

@@ -135,7 +135,7 @@ class Sharer:
         self.group.join_again()
 
     def end_of(self, number: int, process: str) -> OwnershipEnd | None:
-        """Return why this former owner lost the partition, as far as the group knows; None if unknown."""
+        """Return why this former owner lost the partition, as far as the ownership group knows; None if unknown."""
         own = MemberIdentity(member_id=self.group.member_id, group_instance_id=self._who.group_instance_id or "")
         return self._former_members.end_of(number, process, own)
 

@@ -1,7 +1,7 @@
 """The processes of one host, and the arguments of each.
 
 Pure. Each is an ordinary `muster serve`, with the given arguments followed by a few that override them: the owner has
-no clients; the frontends own nothing and listen at the same addresses, and the kernel distributes connections to them.
+no clients; the frontends own nothing and listen on the same addresses, and the kernel distributes connections to them.
 """
 
 from collections.abc import Iterator, Sequence

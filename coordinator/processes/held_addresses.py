@@ -38,7 +38,7 @@ _Found = Mapping[str, tuple[Address, Sequence[SocketAddress]]]
 
 
 async def hold_addresses(settings: Settings, stopping: asyncio.Event, stack: ExitStack) -> bool:
-    """Wait until no process listens at the addresses, and hold those of the frontends until the stack is left.
+    """Wait until no process listens on the addresses, and hold those of the frontends until the stack is left.
 
     Returns False if it is stopped before that. Raises CannotServe.
     """

@@ -27,7 +27,7 @@ from muster.variables import without_prefix
 
 
 class BadSettings(Exception):
-    """Settings are unusable. The message has a line for each problem: the setting, its value and what to do."""
+    """Some settings cannot be used. The message has a line for each problem: the setting, its value and what to do."""
 
 
 def load_settings(flags: Mapping[str, Any], config: Sequence[str], file: Path | None) -> Settings:

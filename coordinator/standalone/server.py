@@ -1,4 +1,4 @@
-"""The server of a standalone coordinator: it listens at one address and answers every request itself.
+"""The server of a standalone coordinator: it listens on one address and answers every request itself.
 
 Connections are in net/client_socket.py. To stop: `stop_listening`, then give up the groups, which answers parked
 requests, then `close`.
@@ -19,7 +19,7 @@ from muster.coordinator.wire.in_flight import Answered
 
 
 class ServerSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """The address to listen at, and the limits; port 0 is any free port."""
+    """The address to listen on, and the limits; port 0 means any free port."""
 
     host: str = "127.0.0.1"
     port: int = 9092
@@ -29,7 +29,7 @@ class ServerSettings(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Server:
-    """Listens at one address and answers the offered `apis`. `service`: what the handlers use."""
+    """Listens on one address and answers requests of the offered `apis`. `service` is passed to their handlers."""
 
     def __init__(
         self, *, settings: ServerSettings, service: Service, apis: Mapping[int, Api], metrics: ServerMetrics

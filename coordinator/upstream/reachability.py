@@ -53,7 +53,7 @@ ANSWER_TIMEOUT_MS: Final = 2_000
 RETRY_MS: Final = 500
 """The pause after a closed connection, or a stall of our event loop, before the question is sent again."""
 KEPT_OPEN_MS: Final = 5_000
-"""How often each broker gets a request about no groups, so that a connection is open when there is a question."""
+"""How often each broker gets a request that names no group, so that a connection is open when there is a question."""
 CONNECT_TIMEOUT_MS: Final = 500
 AGAIN_AFTER_MS: Final = 1_000
 GROUPS_AT_ONCE: Final = 200
@@ -289,7 +289,7 @@ class Reachability:
 
 
 class _TurnedTime:
-    """The time of a question in which our event loop ran; a stall of the loop counts as two ticks."""
+    """The part of a question's timeout in which our event loop ran; a stall of the loop counts as two ticks."""
 
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()

@@ -42,8 +42,9 @@ UNKNOWN_GENERATION: Final = -1
 class ShadowName(msgspec.Struct, frozen=True, kw_only=True):
     """The group.instance.id and protocol name of all shadows of one service, i.e. of one event log.
 
-    A member can join only with a protocol that all members support, so the broker refuses the shadow of a second
-    service (23), even if both join at once. The instance id identifies a shadow after a restart.
+    A member can join only with a protocol that all members support. So if a second service shares the cluster, the
+    broker refuses its shadow with 23 (INCONSISTENT_GROUP_PROTOCOL), even if both join at once. The instance id
+    identifies a shadow after a restart.
     """
 
     group_instance_id: str

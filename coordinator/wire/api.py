@@ -126,7 +126,7 @@ Handler = Callable[[Body, RequestContext, Service, Answer], Cancel | None]
 
 
 class Offered(msgspec.Struct, frozen=True, kw_only=True):
-    """An API that is offered. `name` is Kafka's; `versions` are those offered and handled, without gaps."""
+    """An API that ApiVersions lists. `name` is Kafka's name for it; `versions`: those that we handle, without gaps."""
 
     key: int
     name: str

@@ -118,7 +118,7 @@ def _entries(
 
 
 def _entry(definition: GroupConfigDef, value: str | None, included: Included) -> Fields:
-    # A number that is off has no value, a list has no elements.
+    # A number that is off has no value; an empty list has no elements.
     default = None if definition.type is ConfigType.INT and not definition.default else definition.default
     values = [(DEFAULT_CONFIG, default)] if default is not None or value is None else []
     if value is not None:

@@ -20,7 +20,7 @@ class PartialWhy(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PartialEvent(msgspec.Struct, frozen=True, kw_only=True):
-    """Some fields of any event of a group."""
+    """The fields that every event of a group has, without those that are not needed."""
 
     incarnation: int
     seq: int

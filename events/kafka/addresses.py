@@ -2,9 +2,9 @@
 
 All addresses are parsed here. They are remembered by cluster and security protocol, in case all brokers of the last
 Metadata response are down, since Metadata names only live brokers. A link that knows just one broker would wait for
-that one alone if it goes down just when the others have come back. So all links of a process note here what they learn,
-and a link to a cluster tries the others' addresses last. A link that has not found its cluster yet uses the one that
-has a broker at one of its bootstrap addresses.
+that one alone, even if the others have come back when it goes down. So all links of a process note here what they
+learn, and a link to a cluster tries the others' addresses last. A link that has not found its cluster yet uses the one
+that has a broker at one of its bootstrap addresses.
 """
 
 from collections import defaultdict

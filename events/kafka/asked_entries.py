@@ -1,7 +1,7 @@
 """Checks that a response has an entry for each group, topic or resource of its request, and no others.
 
 The sender of such a request looks for its own entries in the response. If a broker returned others, our code would
-fail, or take them for the state of a group or a partition that the broker did not mean.
+fail, or take them for the state of another group or partition than the broker meant.
 """
 
 from collections.abc import Collection, Mapping

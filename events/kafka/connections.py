@@ -10,7 +10,7 @@ one connection one after another, so requests that must not wait for each other 
 opened in its own task, so a broker that hangs delays only its own lanes. The state of an address is dropped when
 nothing is open there and the cluster no longer names it, since brokers may keep returning under new addresses.
 
-A request without a response in time closes its connection, since later requests would wait behind it. So does an
+A request that gets no response in time closes its connection, since later requests would wait behind it. So does an
 unreadable response.
 """
 

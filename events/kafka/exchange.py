@@ -1,7 +1,7 @@
 """Sends kio's requests over aiokafka's connections, and reads the responses.
 
-aiokafka handles the connection (security, correlation ids, ApiVersions), kio has the messages. `Exchange` connects the
-two: to aiokafka it is both a request and its header.
+aiokafka handles the connection (security, correlation ids, ApiVersions); kio defines the messages. `Exchange` connects
+the two: to aiokafka it is both a request and its header.
 
 aiokafka decodes a response while it reads from the socket, and one that it cannot decode closes the connection, as if
 the broker had. So every request is sent as `Undecoded`: aiokafka returns the bytes of the response, the caller reads
@@ -28,7 +28,7 @@ R = TypeVar("R")
 
 _CORRELATION_ID: Final = struct.Struct(">i")
 _ENTRIES_AT_ONCE: Final = 500
-"""How many entries of a response are read before other tasks run: at most about 5 ms of work."""
+"""How many entries of a response are read before other tasks run: about 5 ms of work at most."""
 _UNREADABLE: Final = (SerialError, ValueError, struct.error)
 
 

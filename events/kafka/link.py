@@ -65,7 +65,7 @@ class ClusterLink:
         self._silent: set[BrokerAddress] = set()
         """The brokers that did not respond while another one did."""
         self.last_failure: str | None = None
-        """Why the latest request that failed did so; None while none has."""
+        """The reason why a request last failed; None while none has."""
         self._connections = self._new_connections()
 
     def _new_connections(self) -> Connections:

@@ -64,8 +64,8 @@ class FilesContext(ssl.SSLContext):
         return contents
 
     def use(self, contents: dict[Path, bytes]) -> None:
-        """Load what `changed` returned. Call it on the thread that opens connections, since no other may change a
-        context.
+        """Load what `changed` returned. Call it on the thread that opens connections, since no other thread may change
+        a context.
 
         OpenSSL reads the files again itself. Raises BadTlsFile.
         """

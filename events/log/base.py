@@ -305,8 +305,8 @@ class FollowedLog(Protocol):
         ...
 
     async def prepare_claim(self, partition: int) -> None:
-        """Do in advance what a claim of the partition would wait for, without changing anything; do nothing if that is
-        done already.
+        """Do in advance everything that a claim of the partition would have to wait for, without changing anything; do
+        nothing if that is done already.
 
         Raises none of the log's errors: what cannot be prepared takes time during the claim.
         """

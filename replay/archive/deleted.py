@@ -2,8 +2,8 @@
 them.
 
 Compaction leaves the last record of each key; deletion leaves none, so the archive can never have what they contained.
-Both leave offsets without records. The log tells them apart: only deletion moves the beginning of a partition. It is
-asked for after the offsets were read in vain, since others may delete while the archiver reads.
+Both leave offsets without records. The beginning of the partition tells them apart, since only deletion moves it. It is
+looked up after no records were found at the offsets, since records may be deleted while the archiver reads.
 """
 
 from collections.abc import Sequence
@@ -14,7 +14,7 @@ import msgspec
 from muster.events.log.base import CutLog, EventLog
 
 DELETED_MAX: Final = 100
-"""How many ranges of deleted records are listed for a partition; beyond that the last ones are joined."""
+"""How many ranges of deleted records are listed for a partition; beyond that the last ones are merged."""
 
 
 class DeletedRecords(msgspec.Struct, frozen=True, kw_only=True, order=True):

@@ -37,7 +37,7 @@ class _Cut:
         return max(last_ms, self._at.wall_ms - self._ahead_ms) if isinstance(self._at, AtTime) else last_ms
 
     def pass_by(self, wall_ms: int, step: Transition) -> None:
-        """Take the next transition, which was decided at this wall clock time."""
+        """Process the next transition, which was decided at this wall clock time."""
         if self.is_passed:
             return
         if self._is_behind(wall_ms, step):
@@ -46,7 +46,7 @@ class _Cut:
         self._last_ms = step.at_ms
 
     def note_owner(self, epoch: int) -> None:
-        """Take an event of the partition's owner: nothing is known of the clock of a new one."""
+        """Process an event of the partition's owner: nothing is known of a new owner's clock."""
         if epoch != self._epoch:
             self._ahead_ms, self._epoch = 0, epoch
 

@@ -52,7 +52,7 @@ class ExportedLog(OnlyReadLog):
 
     @property
     def warnings(self) -> Sequence[str]:
-        """The unreadable parts so far: the first are named, all are counted."""
+        """Warnings about the parts that could not be read so far: the first are named, the others counted."""
         named = [
             f"the export {self._path}, {self._form.unit} {at:,}: {reason}; it was skipped"
             for at, reason in sorted(self._skipped.items())[:SKIPPED_NAMED]

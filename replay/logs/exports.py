@@ -222,7 +222,7 @@ async def copy(
     pseudonyms: Pseudonyms | None,
     times: Mapping[GroupId, Times] = MappingProxyType({}),
 ) -> tuple[int, bool]:
-    """Write the records of matching groups that were decided within a window of times.
+    """Write the records of matching groups whose events were decided within the time window.
 
     Returns how many were written, and whether any group matches. Records that concern whole partitions are always
     written. From before the window, the last record of each entity is written, so that the groups have their state; a
@@ -251,7 +251,7 @@ async def copy(
 class Selection:
     """Selects the wanted records of one partition, in offset order.
 
-    From before the window the last record of each key is kept until the window begins, unless it is a tombstone.
+    Until the window begins, the last record of each key is kept, unless it is a tombstone.
     """
 
     def __init__(

@@ -163,7 +163,7 @@ class Play:
             self.feed(ExpireSession(group_id=self.group.group_id, member_id=member_id, due_ms=due_ms))
 
     def feed(self, command: AnyCommand) -> None:
-        """Decide a command, and let the members react."""
+        """Let the rules decide a command, and the members react."""
         self._came_in += 1
         self._decide(command)
         self._go_along()

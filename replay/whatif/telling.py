@@ -210,7 +210,7 @@ def additional(begun: Started, together: Sequence[Open], *, is_first: bool) -> A
 
 
 def given_up(last: Started, together: Sequence[Open], reason: str) -> Additional:
-    """Describe the rebalances of an aborted play, and those that would have come after its last one."""
+    """Describe the rebalances of a play that was aborted, and those that would have followed the last one."""
     return _additional(last, together, reason, is_known=False)
 
 

@@ -1,6 +1,6 @@
 """Repairs an event log in which an owner's unreadable record stops its partition.
 
-Finds such records, checks whether an owner may be serving the partition, and writes tombstones. The records are:
+Finds such records, checks whether an owner may be serving the partition, and writes tombstones. Such records are:
 
     a record with an unreadable key  its group is unknown, so it cannot be ignored
     a record of the partition itself its owners and their times; it has no group's state

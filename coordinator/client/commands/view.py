@@ -1,4 +1,4 @@
-"""The output of `muster members`: tables for people, JSON for programs.
+"""The output of `muster members`: tables for terminals, JSON for programs.
 
 In JSON the fields are those of the structs, times are in ms, and errors have Kafka's names. Imports nothing that takes
 long to load.

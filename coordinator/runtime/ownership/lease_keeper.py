@@ -1,4 +1,5 @@
-"""Proves that partitions are still ours while nothing is appended: twice per lease, and when responses wait for it.
+"""Proves that partitions are still ours while nothing is appended: twice per lease, and when responses wait for a
+proof.
 
 A timer of the process repeats the last append of each partition, in one request per broker: the log acknowledges the
 duplicate without appending it, or refuses it if another owner has appended. If that proves nothing, a record is

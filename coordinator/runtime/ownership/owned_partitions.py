@@ -68,7 +68,7 @@ class OwnedPartitions:
         standby_log: FollowedLog | None = None,
         snapshots: Snapshots | None = None,
     ) -> None:
-        """`standby_log`: the event log, if this process is to follow the partitions that are not assigned to it."""
+        """`standby_log`: the event log, if this process follows the partitions of other owners; else None."""
         self._owner = owner
         self._give_up = give_up
         self._deposed = deposed

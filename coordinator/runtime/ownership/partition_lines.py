@@ -101,7 +101,7 @@ def log_unreadable(owner: Owner, number: int, broken: BrokenRecord) -> str:
 
 
 def _former_owners(ready: Sequence[CoordinatorReady]) -> dict[str, dict[str, str]]:
-    """How the former owners' ownership ended, by owner name, where known.
+    """How the ownership of the former owners ended, by owner name, where known.
 
     It can differ by partition: a process that ends may have released some partitions and lost others.
     """

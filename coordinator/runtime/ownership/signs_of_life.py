@@ -38,7 +38,9 @@ class SignsOfLife:
         self._serves = serves
         self._left_ms: int | None = None
         self._found: Mapping[str, int] = {}
-        """The last signs read: those of other owners, and of a former process with the name of this one."""
+        """The signs of life that were last read, by owner: those of other owners, and of a former process with this
+        one's name.
+        """
         self._found_ms: int | None = None
         self._reading = asyncio.Lock()
         self._not_read_before_ms = 0

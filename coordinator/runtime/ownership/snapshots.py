@@ -42,7 +42,7 @@ log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
 CUT_TIMEOUT_S: Final = 5.0
 """How long to wait for a partition to be between two writes; after that it is saved the next time."""
 REST_TIMES: Final = 20
-"""The pause is this many times the duration of saving, if that is longer than the interval."""
+"""The pause is this many times as long as saving took, if that is longer than the interval."""
 
 InThread = Callable[..., Awaitable[Any]]
 

@@ -156,7 +156,9 @@ class WaitingRequests:
         _deliver_if(waiting, HeartbeatOutcome(error=ErrorCode.none), is_covered=False)
 
     def asked_by(self, reply: Reply) -> tuple[MemberId, int] | None:
-        """The member that a reply is for, and when its request arrived; None if it names none, or was superseded."""
+        """The member that a reply is for, and when its request arrived; None if the request names no member or was
+        superseded.
+        """
         waiting = self._waiting.get(reply.request_id)
         if waiting is None:
             return None
@@ -166,8 +168,8 @@ class WaitingRequests:
     def decided(self, command: AnyCommand, replies: Sequence[Reply], soft: SoftState) -> None:
         """Note that a command is decided: `replies` are about to be released; a request without a reply is parked.
 
-        `soft`: the state after it. The rules never answer a parked request that was sent again (J13, SG17), so its
-        sender gets Superseded here, even if the later request is not answered immediately.
+        `soft`: the soft state after the decision. The rules never answer a parked request that was sent again (J13,
+        SG17), so its sender gets Superseded here, even if the later request is not answered immediately.
         """
         if isinstance(command, Request):
             self._leave_backlog(command.caller.request_id)

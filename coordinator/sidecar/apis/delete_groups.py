@@ -137,7 +137,7 @@ class DeleteGroupsApi:
                     break
                 await asyncio.sleep(pause_s)
                 try:
-                    async with asyncio.timeout(self._broker_timeout_s):  # no client can join while the shadow is out
+                    async with asyncio.timeout(self._broker_timeout_s):  # until it is back, no client can join
                         answer = await ask_broker(request, replace(request.body, groups_names=tuple(asked)))
                 except TimeoutError:
                     errors |= dict.fromkeys(asked, ErrorCode.coordinator_not_available)

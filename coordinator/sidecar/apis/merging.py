@@ -110,7 +110,7 @@ async def non_classic_groups(client: BrokerLink, group_ids: Collection[GroupId])
 
 
 def is_unknown(described: Any) -> bool:  # noqa: ANN401 -- kio's DescribedGroup of any version
-    """Return whether the broker has no classic group with this name: it has none, or one of another type."""
+    """Return whether the broker has no classic group with this id: it has none at all, or one of another type."""
     return bool(described.group_state == GroupState.DEAD.value)
 
 

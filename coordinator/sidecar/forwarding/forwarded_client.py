@@ -179,7 +179,9 @@ class ForwardedClient:
         return Delegated(self.number, payload, accepted.group_id, accepted.member_id, valid_ms)
 
     def relay(self, frame: bytes | None = None, rewrite: Rewrite | None = None) -> None:
-        """Have the frontend relay the request unchanged, or with a `frame` or `rewrite` ask the broker through it."""
+        """Have the frontend relay the request unchanged. With a `frame` or `rewrite`, ask the broker through the
+        frontend instead.
+        """
         if frame is None and rewrite is None:
             self._done(Relay(self.number))
         elif not self._is_answered:
@@ -188,7 +190,7 @@ class ForwardedClient:
             self._rewriting.add_done_callback(on_failure(self._failed))
 
     def not_owned(self) -> None:
-        """Tell the frontend that this process does not own the request's group."""
+        """Notify the frontend that this process does not own the request's group."""
         self._done(NotOwned(self.number))
 
     def ask(self, api_key: int, api_version: int, rest: bytes) -> asyncio.Future[bytes]:

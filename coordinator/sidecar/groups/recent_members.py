@@ -24,9 +24,9 @@ MEMBERS_MAX = 100_000
 recorded, so its group cannot be adopted.
 """
 RECENT_WINDOW_MS = 60_000
-"""Clients send heartbeats every few seconds, but none while a rebalance keeps their join waiting."""
+"""Clients send heartbeats every few seconds, but none while their join waits for a rebalance."""
 _LISTENED_TO = frozenset({heartbeat.KEY, sync_group.API.key})
-"""APIs whose responses are read, which are short. A member that has joined sends SyncGroup next."""
+"""The APIs whose responses are read; these are short. A member that has joined sends SyncGroup next."""
 _TOLD_TO_MEMBERS = frozenset({ErrorCode.none, ErrorCode.rebalance_in_progress})
 
 

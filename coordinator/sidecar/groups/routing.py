@@ -1,6 +1,6 @@
 """Decides where a group's requests go: handled here, or relayed to upstream.
 
-A group is Muster's from the JoinGroup that took it for as long as it has members or joining members. Before that,
+A group is Muster's from the JoinGroup that took it until it has neither members nor joining members. Before that,
 upstream is asked: while the group has members there, of any type, all its requests are relayed. So the processes of an
 application can move behind the sidecar one at a time, and no partition ever has two owners.
 """
@@ -54,7 +54,7 @@ class GroupRouter:
     """Routes groups. `may_own`: this sidecar coordinates the group (`--groups`).
 
     `is_loaded`: the group's partition has been read from the log; `is_loaded_soon`: it is being taken over right now,
-    for so short a time that upstream misses no member whose heartbeat is answered here.
+    which is so short that no member whose heartbeat is answered here expires upstream meanwhile.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""Reads a Produce (key 0) as it passes: whether it has a response, and whether it names a topic of Muster's own.
+"""Reads a Produce (key 0) as it passes: whether it has a response, and whether it names one of Muster's own topics.
 
 v3 adds the transactional id, before the acks; v9 is flexible; from v13 on, topics are named by id.
 

@@ -29,7 +29,7 @@ CACHED_BYTES_MAX = 16_384
 A connection may keep this much uncounted (FREE_BYTES). Very long ids are not cached.
 """
 _ENTRY_BYTES, _CHARACTER_BYTES = 128, 4
-"""Bytes of an entry without its id, and of each character of the id at most."""
+"""The bytes of an entry without its id, and the most that each character of the id takes."""
 
 
 class GroupAuthorization(msgspec.Struct, frozen=True, kw_only=True):

@@ -2,7 +2,8 @@
 
 Each attempt costs the event loop some tenths of a millisecond, more with TLS, when it begins and when the broker
 responds. So attempts for all brokers begin in shared turns. And since their number is limited, only a few responses can
-arrive at once, even from a broker that had hung. A broker that does not respond delays no attempt for another one.
+arrive at once, even from a broker that had hung. A broker that does not respond delays no attempt to connect to another
+one.
 """
 
 from collections import OrderedDict
@@ -13,7 +14,7 @@ from muster.coordinator.load.turns import Turns, Waits
 
 CONNECTS_AT_ONCE: Final = 128
 TLS_CONNECTS_AT_ONCE: Final = 16
-"""Limit of concurrent attempts for one broker; a TLS handshake costs the event loop some milliseconds."""
+"""The limit of concurrent attempts to connect to one broker; a TLS handshake costs the event loop some milliseconds."""
 
 
 class ConnectQueues:

@@ -50,7 +50,7 @@ _FOREIGN_KEY_BYTES_MAX = 128 * 1024
 """The limit of our keys: a group id and a member id have at most 32 KiB each."""
 
 _CANNOT_BE_READ = (CannotDecompress, KafkaError, ValueError, IndexError)
-"""The errors of reading a broken batch."""
+"""The errors that reading a broken batch raises."""
 
 _Piece = tuple[list[StoredRecord], int]
 

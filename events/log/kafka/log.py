@@ -51,7 +51,9 @@ _NOT_OPENED = Opened(facts=TopicFacts(partitions=0, replication=0), origin=origi
 
 
 class KafkaEventLog:
-    """An EventLog in a Kafka topic. Opened for reading, it creates no topic, checks no settings, claims nothing."""
+    """An EventLog in a Kafka topic. When opened for reading, it creates no topic, checks no settings and claims
+    nothing.
+    """
 
     def __init__(
         self,
@@ -156,7 +158,7 @@ class KafkaEventLog:
 
     @property
     def last_failure(self) -> str | None:
-        """Why the latest request that failed did so; None while none has."""
+        """The reason why a request last failed; None while none has."""
         return self._link.last_failure
 
     def stored_by(self, partition: int) -> str:

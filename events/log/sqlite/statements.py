@@ -1,4 +1,5 @@
-"""The statements on the tables of an event log in a SQLite file (schema.py): one function for each call of `log.py`.
+"""The SQL statements on the tables of an event log in a SQLite file (schema.py): one function for each call of
+`log.py`.
 
 They also check that rows have the types that we wrote. They know nothing of threads and transactions.
 """
@@ -87,7 +88,7 @@ def last_sign(connection: sqlite3.Connection) -> dict[str, int]:
     row = connection.execute(_LAST_SIGN).fetchone()
     try:
         sign = None if row is None else msgspec.json.decode(row[0], type=SignOfLife)
-    except msgspec.MsgspecError:  # someone has edited it by hand
+    except msgspec.MsgspecError:  # it was edited by hand
         return {}
     return {} if sign is None else {sign.owner: sign.wall_ms}
 

@@ -1,7 +1,7 @@
 """Trimming: compacting records older than the audit window, as Kafka compacts a topic.
 
 Records older than the window form the front of a partition. Trimming goes through it only once, continuing where it
-last stopped, and notes in the table `kept` the last record of each key there:
+last stopped, and notes the last record of each key in the table `kept`:
 
 * a record replaces the kept one of its key, which is deleted;
 * so does a tombstone, which is then deleted itself.

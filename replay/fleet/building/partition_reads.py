@@ -118,7 +118,7 @@ class _Owners:
 
 
 class _UnknownGroups:
-    """Records with an unknown group, up to the offset at which they were skipped."""
+    """Broken records whose group is unknown, each with the offset at which its partition's reader skipped it."""
 
     def __init__(self, reads: Iterable[Read]) -> None:
         self._broken: list[Broken] = []

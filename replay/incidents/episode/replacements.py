@@ -58,7 +58,7 @@ class Replacement(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def begin_ms(self) -> int:
-        """The time of its first act."""
+        """The time at which the replacement began: the earlier of the old member's departure and the new one's join."""
         return self.came.at_ms if self.went is None else min(self.went.at_ms, self.came.at_ms)
 
     @property

@@ -166,7 +166,9 @@ def _advice(act: Rejoined) -> str:
 
 
 def _shown_by(view: EpisodeView, rebalance: Rebalance) -> Rebalance:
-    """Return the rebalance whose assignment shows the result: if it was superseded, the next one with an assignment."""
+    """Return the rebalance whose assignment shows the result: this one, or the next one with an assignment if it was
+    superseded.
+    """
     if rebalance.outcome is not Outcome.SUPERSEDED:
         return rebalance
     return view.episode.next_assigned(rebalance) or rebalance
