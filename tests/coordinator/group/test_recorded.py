@@ -6,7 +6,7 @@ import pytest
 from kio.schema.errors import ErrorCode
 
 from muster.coordinator.group import handed_out, join, returned, turn
-from muster.coordinator.group.commands import ExpireOffsets
+from muster.coordinator.group.commands import ExpireOffsets, LeavingMember
 from muster.coordinator.group.outcomes import JoinGroupOutcome
 from muster.coordinator.group.soft_state import PendingMember
 from muster.events.causes import Cause
@@ -326,7 +326,7 @@ def test_a_process_that_restarted_was_not_heard_again() -> None:
     assert completed(h).returned == ()
 
 
-@pytest.mark.parametrize("ask", [Client.join, Client.sync, Client.commit])
+@pytest.mark.parametrize("ask", [Client.join, Client.sync, Client.commit, Client.leave])
 def test_any_request_under_the_old_id_counts(ask: Callable[[Client], object]) -> None:
     """A slow member's first request after its removal may be its rejoin."""
     h = Harness()
@@ -336,6 +336,18 @@ def test_any_request_under_the_old_id_counts(ask: Callable[[Client], object]) ->
     h.dynamic("b").enter()
     a.join()
     assert [each.member_id for each in completed(h).returned] == [old_id]
+
+
+def test_an_administrator_that_removes_a_member_again_is_not_the_member() -> None:
+    """It names the old member id, but has a client id of its own."""
+    h = Harness()
+    a, b = silent(h)
+    entry = LeavingMember(member_id=b.member_id, group_instance_id=None, reason="removed")
+    (left,) = h.leave(entry, client=h.dynamic("admin")).outcome.members
+    assert left.error is ErrorCode.unknown_member_id
+    h.dynamic("c").enter()
+    a.join()
+    assert completed(h).returned == ()
 
 
 def test_a_member_that_left_and_asks_again_is_not_noted() -> None:

@@ -342,6 +342,17 @@ def test_what_waits_for_a_member_of_unknown_fate_costs_nobody_knows_how_much() -
     assert result.played.not_stable_ms <= what_if(really, Alterations()).recorded.not_stable_ms
 
 
+@pytest.mark.parametrize("session_timeout_ms", [18_500, 45_000])
+def test_a_member_that_leaves_after_its_session_may_have_left_before_a_longer_one(session_timeout_ms: int) -> None:
+    """It stalls, and is closed when it goes on: with the longer session its LeaveGroup starts a rebalance.
+
+    The log has only that it was heard from.
+    """
+    script: list[Deed] = [(5, "stall", "b"), (16, "stop", "b"), (17, "start", "d")]
+    result, really = told(script, DYNAMIC, with_settings(DYNAMIC, session_timeout_ms=session_timeout_ms), until_s=120)
+    assert result.would < really == result.would + result.cannot_tell
+
+
 def test_a_static_member_that_comes_back_at_the_end_of_its_session_is_not_decided() -> None:
     """Its session begins with its last heartbeat, not when it would have left; it comes back as that ends."""
     script: list[Deed] = [(3, "stop", "b"), (12, "start", "b"), (23, "start", "d")]
