@@ -21,7 +21,7 @@
     garbage.py     tunes the garbage collector for folds
     packed.py      compressed values
 
-Histories are streamed: a fold is fed the items of a group one by one (`feed`), and keeps what its result needs.
-Results are frozen structs of plain values: instants are ISO 8601 in UTC with milliseconds (`text/times.py`), durations
-are numbers of ms. `--format json` prints their field names: a released name is never changed, fields are only added.
+Histories are streamed: a fold is fed the items of a group one by one (`feed`), and keeps what its result needs. Results
+are frozen structs of plain values: instants are ISO 8601 in UTC with milliseconds (`text/times.py`), durations are
+numbers of ms. `--format json` prints their field names: a released name never changes, and fields are only added.
 """

@@ -1,4 +1,4 @@
-"""Tunes Python's garbage collector for a fold, which makes many objects and no reference cycles."""
+"""Tunes Python's garbage collector for a fold, which creates many objects but no reference cycles."""
 
 import gc
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""Compressed values, for when many must be kept in memory until they are needed."""
+"""Compressed values, for keeping many of them in memory until they are needed."""
 
 import pickle
 from typing import Final, Generic, TypeVar, cast

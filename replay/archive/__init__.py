@@ -1,6 +1,6 @@
 """The archive of an event log: every record ever written, exactly once and in offset order, as files.
 
-    files.py      operations on files: the only place where a crash can come between two steps
+    files.py      operations on files: the only place where a crash between two steps matters
     without_pandas.py   imports pyarrow without pandas, for every user of pyarrow here
     segment.py    a segment: a Parquet file with records of one partition and day
     manifest.py   manifests: the authoritative list of segments

@@ -1,4 +1,4 @@
-"""Merge small segments of one day and partition: the same records in fewer files.
+"""Merges small segments of one day and partition: the same records in fewer files.
 
 Replaced files are kept for an hour for current readers. Manifests that are no longer needed are removed, too.
 """
@@ -19,7 +19,7 @@ from muster.replay.archive.writer import SEGMENT_BYTES_MAX
 from muster.replay.progress import Watch
 
 COMMIT_FILES: Final = 1_000
-"""How many files are replaced before each commit, which is the most that a killed run has to repeat."""
+"""How many files are replaced before each commit: a killed run has to repeat no more than this."""
 
 
 class CompactedArchive(msgspec.Struct, frozen=True, kw_only=True):
@@ -68,7 +68,9 @@ def runs_of(state: State) -> Iterator[Sequence[Segment]]:
 
 
 def _joined(writer: ArchiveWriter, run: Sequence[Segment]) -> Segment:
-    """Write the records of the segments into one, if each matches its manifest, so that no altered file is kept."""
+    """Write the records of the segments into one, if each segment matches its manifest, so that altered files do not
+    spread.
+    """
     joined = SegmentWriter(writer.root, run[0].partition, run[0].day, writer.disk)
     with joined:
         records = 0

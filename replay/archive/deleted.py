@@ -2,8 +2,8 @@
 them.
 
 Compaction leaves the last record of each key; deletion leaves none, so the archive can never have what they contained.
-Both leave offsets without records. The beginning of the partition tells them apart, since only deletion moves it. It is
-looked up after no records were found at the offsets, since records may be deleted while the archiver reads.
+Both leave offsets without records. The log shows the difference: only deletion moves a partition's start offset. That
+is looked up after the offsets were found empty, since records may be deleted while the archiver reads.
 """
 
 from collections.abc import Sequence
@@ -14,7 +14,7 @@ import msgspec
 from muster.events.log.base import CutLog, EventLog
 
 DELETED_MAX: Final = 100
-"""How many ranges of deleted records are listed for a partition; beyond that the last ones are merged."""
+"""How many ranges of deleted records are listed for a partition; if there are more, the last ones are merged."""
 
 
 class DeletedRecords(msgspec.Struct, frozen=True, kw_only=True, order=True):
@@ -41,7 +41,7 @@ async def deleted_before(
 
 
 def with_deleted(known: Sequence[DeletedRecords], new: Sequence[DeletedRecords]) -> tuple[DeletedRecords, ...]:
-    """Merge adjacent ranges; if a partition has too many to list, merge its last ones too."""
+    """Merge adjacent ranges; if a partition has too many to list, also merge its last ones."""
     if not new:
         return tuple(known)
     joined: list[DeletedRecords] = []

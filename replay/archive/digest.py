@@ -4,7 +4,8 @@ It is a SHA-256 over the fields of each record, one record after another:
 
     partition (4 bytes), offset (8), timestamp_ms (8), key, number of headers (4), each one's name and value, value
 
-Numbers are signed and big endian. Fields of variable length are preceded by their length (8 bytes); null is -1 alone.
+Numbers are signed and big endian. Fields of variable length are preceded by their length (8 bytes); null is just the
+length -1.
 """
 
 import hashlib
@@ -19,7 +20,7 @@ _LENGTH = Struct(">q")
 
 
 def record_bytes(record: RawRecord) -> bytes:
-    """The digested form of the record's fields; other facts about its batch are left out."""
+    """The record's fields in the form that is digested; other facts about its batch are left out."""
     parts = [_PLACE.pack(record.partition, record.offset, record.timestamp_ms)]
     _add(parts, record.key)
     parts.append(_COUNT.pack(len(record.headers)))

@@ -1,4 +1,4 @@
-"""Expire days: their segments are permanently removed, and the manifests record it."""
+"""Expires days: permanently removes their segments, and records that in the manifests."""
 
 from pathlib import Path
 from typing import Final

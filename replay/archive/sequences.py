@@ -1,8 +1,9 @@
-"""Check the sequence numbers of groups, in a partition's offset order: gaps and duplicates.
+"""Checks the sequence numbers of groups, in a partition's offset order, for gaps and duplicates.
 
-Each event of a group has its incarnation and a sequence number `seq` within it, one more than the event before. Nothing
-else of an event is decoded. If offsets are missing too, a gap is what compaction removed before the archiver read it
-(or expired days). If not, events were lost: the offsets follow each other, but the group's numbers do not.
+Each event of a group has its incarnation and a sequence number `seq` within it, one more than the previous event.
+Nothing else of an event is decoded. If offsets are missing, too, a gap is due to compaction before the archiver read
+the topic (or to expired days). If none are, events were lost: the offsets are consecutive, but the group's numbers are
+not.
 """
 
 from bisect import bisect_left
@@ -37,7 +38,7 @@ class _Last(msgspec.Struct):
 
 
 class Sequences:
-    """Checks the records of one partition in order. `holes` belongs to the caller, which adds to it meanwhile.
+    """Checks the records of one partition in order. `holes` is the caller's list, to which it adds meanwhile.
 
     `deleted`: offsets that were deleted rather than compacted.
     """

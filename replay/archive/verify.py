@@ -3,7 +3,7 @@
     the chain      each manifest has the SHA-256 of the one before it
     the files      each segment exists, with the SHA-256 and the records in its manifest
     the offsets    the segments of a partition follow each other; offsets that are missing between their records were no
-    longer in the topic when the archiver read it; they are reported
+                   longer in the topic when the archiver read it; they are reported
     the numbers    the sequence numbers of each group, see sequences.py
     the topic      if a log is given: each of its records is in the archive, byte for byte
 

@@ -1,6 +1,6 @@
-"""Import pyarrow without pandas, which it would load when first given a list: a second, and 60 MB.
+"""Imports pyarrow without pandas, which pyarrow would load for the first list that it gets: a second, and 60 MB.
 
-That matters where pandas is installed, as beside PySpark; nothing here needs it. Code that has already imported pandas
+That matters where pandas is installed, e.g. with PySpark; nothing here needs it. Code that has already imported pandas
 is unaffected, and a later request to pyarrow for a data frame still works.
 """
 
@@ -21,7 +21,7 @@ class _NoPandas:
 
 
 def leave_pandas_out() -> None:
-    """Make pyarrow look for pandas now, once for this process, and not find it."""
+    """Make pyarrow look for pandas now and not find it, which lasts for this process."""
     sys.meta_path.insert(0, _NoPandas)
     try:
         pa.array([None])

@@ -1,8 +1,8 @@
-"""Write records of one partition, in offset order, into segments; both engines use this.
+"""Writes records of one partition, in offset order, to segments; both engines use this.
 
-A segment ends when it is large enough, or when its day is over. A partition's days never go back: a record whose clock
-was behind is put in the day of the record before it, and no record is put in a day after tomorrow, whatever its clock
-said. So each day of a partition is a range of offsets.
+A segment ends when it is large enough, or when its day is over. A partition's days never go back: a record with an
+earlier day than the previous record is put in that one's day, and no record is put in a day after tomorrow, whatever
+its timestamp. So each day of a partition is a range of offsets.
 """
 
 from collections.abc import Iterator

@@ -1,7 +1,7 @@
 """The commands that compare: `diff` two times, `whatif` a history with other settings, `verify` a log with the rules.
 
-As in `reading.py`, each reads the log, folds it, renders the result. `verify` ends with exit code 1 if it found
-something, and with 3, whatever it found, if any part of the log was unreadable, even a single record.
+As in `reading.py`, each reads the log, folds it, renders the result. `verify` ends with exit code 3 if any part of the
+log was unreadable, even a single record; otherwise with 1 if it found something.
 """
 
 import math
@@ -73,7 +73,7 @@ def diff(source: Source, group: str, view: View, *, before: At | AtGeneration, a
 
 
 def whatif(source: Source, group: str, view: View, alterations: Alterations, *, window: Window = WHOLE) -> None:
-    """`muster replay whatif`. JSON lines are written as they come; other formats list the last rebalances."""
+    """`muster replay whatif`. JSON lines are written as verdicts arrive; other formats list the last rebalances."""
 
     try:
         run(_whatif(source, group, view, alterations, window))
@@ -118,7 +118,7 @@ async def _whatif(source: Source, group: str, view: View, alterations: Alteratio
 
 
 async def _shared(reading: Reading, start: Start) -> SharedAddresses:
-    """Make the first of two passes, which finds the processes that cannot be distinguished."""
+    """Make the first of two passes, which finds processes that cannot be distinguished."""
     shared = SharedAddresses(start.checkpoint.group(start.group_id), start.checkpoint.clock)
     async for item in items(reading, start):
         shared.feed(item)

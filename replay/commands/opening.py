@@ -32,7 +32,7 @@ DAMAGED: Final = 3
 record.
 """
 ENOUGH: Final = 128 + signal.SIGPIPE
-"""The exit code if the reader of the output has closed it, as `head` does: that of a process killed by SIGPIPE."""
+"""The exit code if the reader of the output closes it, as `head` does: that of a process killed by SIGPIPE."""
 
 
 class Source(msgspec.Struct, frozen=True, kw_only=True):
@@ -52,7 +52,7 @@ def source_of(url: str, kafka_config: Sequence[str] | None) -> Source:
 
 @asynccontextmanager
 async def opened(source: Source, *, waits: bool = False) -> AsyncIterator[Reading]:
-    """Open the log for reading. At the end, print what was noticed while reading; damage sets the exit code.
+    """Open the log for reading. At the end, print notes and damage found while reading; damage sets the exit code.
 
     `waits`: wait while the log is unavailable, now or later.
     """
@@ -64,7 +64,7 @@ async def opened(source: Source, *, waits: bool = False) -> AsyncIterator[Readin
             reading = msgspec.structs.replace(reading, watch=watch)
             yield reading
     except typer.Exit as ended:
-        if ended.exit_code != NOT_FOUND or not reading.lacks:  # what was not found may be in the unreadable part
+        if ended.exit_code != NOT_FOUND or not reading.lacks:  # the unreadable part may have what was not found
             raise
     finally:
         await log.close()
@@ -93,7 +93,7 @@ def run(reading: Coroutine[None, None, T], writes: str = "the answer") -> T:
                 return asyncio.run(reading)
         finally:
             sys.stdout.flush()
-    except LogReplaced as error:  # the advice in its message is for the log's owner
+    except LogReplaced as error:  # its message has advice for the log's owner
         fail(f"{error.what}. The output ends there; run the command again to read the current log", CANNOT_READ)
     except (LogError, EventsError) as error:
         fail(str(error), CANNOT_READ)

@@ -11,7 +11,7 @@ FormatOption = Annotated[
     Format,
     typer.Option(
         "--format",
-        metavar="FORM",  # the choices beside it would leave the names no room in 80 columns
+        metavar="FORM",  # with the choices there would be no room for the names in 80 columns
         help="table: for people; json, or jsonl (a line per incident, event, group): for programs; md: for a chat.",
     ),
 ]

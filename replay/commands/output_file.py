@@ -15,7 +15,7 @@ def check_folder(out: Path) -> None:
 
 
 def refuse_to_replace(log: EventLog, to: Path) -> None:
-    """End the command if the output file is the log that is read."""
+    """End the command if the output file is the log that is being read."""
     try:
         is_log = to.samefile(log.location)
     except OSError:  # one of them is not a file, or does not exist yet
@@ -25,7 +25,7 @@ def refuse_to_replace(log: EventLog, to: Path) -> None:
 
 
 def write_page(out: Path, text: str) -> None:
-    """Write the page to a temporary file and rename it into place; anything but a file (/dev/stdout) is written
+    """Write the page to a temporary file and rename it into place; if the output is not a file (/dev/stdout), write
     directly.
     """
     try:

@@ -9,7 +9,7 @@ PROGRAM: ContextVar[str] = ContextVar("program", default="muster replay")
 
 @contextmanager
 def speaking_as(program: str) -> Iterator[None]:
-    """Within the context, lines on stderr begin with the name of this program."""
+    """In this context, lines on stderr begin with the name of this program."""
     before = PROGRAM.set(program)
     try:
         yield

@@ -30,7 +30,7 @@ from muster.replay.text.printable import printable
 
 
 class AskedIncidents(msgspec.Struct, frozen=True, kw_only=True):
-    """The requested incidents. By default the newest few as text, all as JSON."""
+    """The requested incidents: by default the newest few in text, all in JSON."""
 
     generation: int | None = None
     at: At | None = None
@@ -70,7 +70,7 @@ def why(source: Source, group: str, view: View, asked: AskedIncidents, window: W
 
 
 class _Shown:
-    """Prints incidents: the first in full; in a list, the others with the most important facts only."""
+    """Prints incidents: the first in full; in a list, the others with only the most important facts."""
 
     def __init__(self, stream: IncidentStream, asked: AskedIncidents, choice: IncidentChoice) -> None:
         self.stream = stream
@@ -113,7 +113,7 @@ def _choice(asked: AskedIncidents, fold: WhyFold, form: Format) -> IncidentChoic
 
 
 async def _told(reading: Reading, start: Start, fold: WhyFold) -> AsyncIterator[Iterable[Incident]]:
-    """Yield the incidents that end with each item of the group, and finally those that are left."""
+    """Yield the incidents that end with each item of the group, and finally the remaining ones."""
     has_any = False
     reads = items(reading, start)
     async with aclosing(reads):

@@ -2,7 +2,7 @@
 
     cli.py         the options of `muster fleet ...`
     commands.py    implements `build`
-    building/      a build: turns what was logged since the last one into parts of tables
+    building/      a build: turns new events into parts of tables
     tables/        schemas, rows and files of the tables, and the list of files that they consist of
     questions_cli.py  the options of `muster fleet top` and the like, and of `report`
     questions/     the common queries, in DuckDB

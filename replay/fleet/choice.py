@@ -1,4 +1,4 @@
-"""Choose the engine for a build or the archiver, with the reason; check that the extra, Spark and Java are installed.
+"""Chooses the engine for a build or the archiver, with the reason; checks that the extra, Spark and Java are installed.
 
 Java is checked before Spark is started, whose own error is a page long.
 """
@@ -20,14 +20,14 @@ from muster.replay.text.grammar import size_text
 JAVA_VERSIONS: Final = (17, 21)
 
 LOCAL_BYTES_MAX: Final = 300 * 1024 * 1024
-"""Up to this size, folding in this process is finished before Spark's workers have started, or soon after."""
+"""Up to this size, folding in this process finishes before Spark's workers have started, or soon after."""
 
 LOCAL_RECORDS_MAX: Final = 5_000_000
-"""Up to this number, this process archives in a few minutes, so that starting Spark is not worth it."""
+"""Up to this number, this process archives in a few minutes, so starting Spark is not worth it."""
 
 
 def check_needs(*names: str) -> None:
-    """End the command unless these packages of the extra are installed; by default all that a build needs."""
+    """End the command unless these packages of the extra are installed; by default those that a build needs."""
     missing = [name for name in names or ("pyarrow", "duckdb") if importlib.util.find_spec(name) is None]
     if missing:
         fail(f"{' and '.join(missing)} missing: pip install '.[fleet]' in Muster's checkout", CANNOT_READ)

@@ -1,7 +1,7 @@
 """The options of `muster fleet ...`; no logic of its own. Exit codes are those of `muster replay`.
 
-0 done; 1 what was asked for is not in the tables; 2 something given or needed cannot be used; 3 part of the input could
-not be archived or folded (the rest was), or `verify` found something.
+0 done; 1 the tables do not have what was asked for; 2 an option, or something that is needed, is unusable; 3 part of
+the input could not be archived or folded (the rest was), or `verify` found something.
 """
 
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Detect full disks, which are retryable, among all other errors.
+"""Distinguishes full disks, which are retryable, from all other errors.
 
 Also removes files whose writing failed: a file is complete or absent.
 """
@@ -19,7 +19,7 @@ from muster.replay.archive.files import NO_ROOM
 COMPRESSION: Final = "zstd"
 
 _IN_WORDS: Final = (*(os.strerror(each) for each in NO_ROOM), "max_temp_directory_size")
-"""DuckDB's wording of these errors, which have no number."""
+"""DuckDB's wording of these errors, which have no code."""
 
 
 class NoRoom(Exception):
@@ -72,7 +72,7 @@ def _no_room(folder: Path, why: str) -> NoRoom:
 
 @contextmanager
 def new_parquet(path: Path, schema: pa.Schema) -> Iterator[Any]:
-    """Write a Parquet file; it is removed if anything is raised."""
+    """Write a Parquet file; it is removed on any exception."""
     writer = pq.ParquetWriter(path, schema, compression=COMPRESSION)
     try:
         yield writer

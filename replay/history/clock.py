@@ -2,7 +2,7 @@
 
 An owner's events carry its monotonic clock (`Why.uptime_ms`, format level 4). If the wall clock jumped between two of
 them, the times of all following events of that owner are shifted back by the jump: durations are then right, and the
-output mentions the jump. Between two owners, and in logs of older format levels, there is only the wall clock.
+output mentions the jump. Across owners, and in logs of older format levels, there is only the wall clock.
 """
 
 from typing import Final
@@ -23,7 +23,7 @@ from muster.events.events import (
 
 JUMP_MS: Final = 1_000
 SLEW: Final = 1 / 1_000
-"""A wall clock that is off by more than `JUMP_MS`, beyond what slewing can explain (NTP: 1/2000), has jumped."""
+"""A wall clock has jumped if it is off by more than `JUMP_MS` plus what slewing can explain (NTP: 1/2000)."""
 
 
 def has_jumped(ahead_ms: int, later_ms: int, passed_ms: int) -> bool:
@@ -61,7 +61,7 @@ class ClockReading(msgspec.Struct, frozen=True, kw_only=True):
         )
 
     def when_empty(self) -> "ClockReading":
-        """Return this reading as that of an event with which the group became empty."""
+        """Return this reading as that of an event by which the group became empty."""
         return msgspec.structs.replace(self, jumped_when_empty_ms=self.jumped_ms)
 
 

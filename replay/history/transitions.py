@@ -19,8 +19,8 @@ from muster.replay.history.items import Broken, Coordinated, Gap, Happened, Item
 class Transition(msgspec.Struct, frozen=True, kw_only=True):
     """The events of one decision. `parts` are those before `event`, the one on the group's own key.
 
-    `begins_life`: the group was created again and has nothing to do with the earlier one; `before` is then a new group.
-    `jump_ms`: the jump of the wall clock before the transition; its times and all later ones are corrected for it.
+    `begins_life`: the group was recreated and is unrelated to the earlier one; `before` is then a new group. `jump_ms`:
+    the jump of the wall clock before the transition; its times and all later ones are corrected for it.
     """
 
     parts: tuple[Part, ...]
@@ -59,13 +59,13 @@ class Transitions:
                 yield step
 
     def feed(self, item: Item) -> Step | None:
-        """Take the next item and return the step that it completes."""
+        """Process the next item; return the step that it completes."""
         if not isinstance(item, Happened):
             return item
         return self.take(item.event)
 
     def take(self, event: AnyEvent) -> Transition | None:
-        """Take the next event and return the transition that it completes."""
+        """Process the next event; return the transition that it completes."""
         event, jump_ms = self._clock.steadied(event)
         self._jump_ms += jump_ms
         if not isinstance(event, GroupEvent):
@@ -74,7 +74,7 @@ class Transitions:
         parts, self._parts = tuple(self._parts), []
         group = self.group
         if group is not None and event.incarnation < group.incarnation:
-            return None  # a leftover of an earlier incarnation, which `evolve` ignores too
+            return None  # a leftover of an earlier incarnation, which `evolve` also ignores
         begins_life = group is None or event.incarnation > group.incarnation
         before = new_group(self._group_id, incarnation=event.incarnation, wall_ms=0) if begins_life else group
         assert before is not None

@@ -1,9 +1,9 @@
 """The part of a history that a command shows. Pure.
 
-Events before the window are folded but not shown, so that results within it are right. A history is in log order,
-which is not the order of times if clocks jumped (`wrong_times.py`). So a window ends before the first event that was
-decided after its end; of the events before that, those decided before its start are left out. An owner may have started
-with a clock that was ahead, so its own events are left out after the window, and do not end it.
+Events before the window are folded but not shown, so that results within it are right. A history is in log order, which
+is not the order of times if clocks jumped (`wrong_times.py`). So a window ends before the first event that was decided
+after its end; of the events before that, those decided before its start are left out. An owner may have started with a
+fast clock, so the owner's own events past the end are left out, too, but do not end the window.
 """
 
 from datetime import UTC, tzinfo
@@ -58,11 +58,11 @@ class Window(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def has_seq(self) -> bool:
-        """True if the window has a seq, and so depends on the group's last incarnation."""
+        """True if the window has a seq as a bound, and so depends on the group's last incarnation."""
         return isinstance(self.since, AtSeq) or isinstance(self.until, AtSeq)
 
     def begins_by(self, ended: PartialGroupEvent, at_ms: int) -> bool:
-        """Return whether the transition that ended with this event, at this time, is not before the window."""
+        """Return whether the window has begun by the transition that ended with this event, at this time."""
         if isinstance(self.since, AtTime):
             return at_ms >= self.since.wall_ms
         return self.since is None or ended.seq >= self.since.seq
@@ -87,7 +87,7 @@ class WindowEdge(StrEnum):
 
 @unique
 class Place(Enum):
-    """BEFORE: applied and not shown. AFTER: nothing that follows is in the window."""
+    """BEFORE: applied but not shown. AFTER: no later item is in the window."""
 
     BEFORE = "before"
     WITHIN = "within"

@@ -32,9 +32,9 @@ class Band(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Drawing(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """The content of the chart; the script reads texts about incidents from the document.
+    """The content of the chart; the script takes texts about incidents from the document.
 
-    An incident has its begin, its end and the numbers of its lanes. `opens_on`: the incident to show first. `words`:
+    An incident has its start, its end and the numbers of its lanes. `opens_on`: the incident to show first. `words`:
     labels for lanes that are not members of a group.
     """
 

@@ -1,4 +1,4 @@
-"""Makes one self-contained HTML document from a template and values. It loads nothing from any host.
+"""Makes a self-contained HTML document from a template and values. It loads nothing from any host.
 
 Client input is data: the template escapes it, and in the embedded JSON it is escaped for a script context. The
 document's Content-Security-Policy allows the inline style and script by their hashes, and nothing else; so the document
@@ -48,7 +48,9 @@ class Kit(msgspec.Struct, frozen=True):
 
 @cache
 def kit(package: str, template: str, style: str | None = None) -> Kit:
-    """Load a template from `report/` of a package, on the base of all pages. `style` is added to that of the base."""
+    """Load a template from a package's `report/`, on top of the base of all pages. `style` is added to that of the
+    base.
+    """
     own = PackageLoader(package, "report")
     environment = Environment(
         loader=ChoiceLoader((own, _BASE)),
@@ -93,7 +95,7 @@ def _hash(text: str) -> str:
 
 
 def zone_name(zone: tzinfo) -> str:
-    """Return the name that a page may use for a zone; UTC if it has none."""
+    """Return the name to use for a zone in a page; UTC if it has no name."""
     return zone.key if isinstance(zone, ZoneInfo) and zone.key != "local" else "UTC"
 
 

@@ -3,17 +3,17 @@
 rebalancing_ms         the time in which the group was not Stable, over all its rebalances
 partition_ms           partitions times the time in which they had no consumer: in a rebalance with an eager assignor
                        all partitions, with a cooperative one only those that moved. Outside of rebalances:
-silent_partition_ms    part of that: from the time when their member was last heard from until it was removed or back. A
+silent_partition_ms    part of that: from when their member was last heard from until it was removed or came back. A
                        member that was only cut off may have kept working. A process that shares an instance id with a
-                       live rival, or that others remove while it sends heartbeats, is alive. If the log does not show
+                       live rival, or is removed by others while it sends heartbeats, is alive. If the log does not show
                        when a member fell silent, neither this nor partition_ms is known
 empty_partition_ms     part of that: while the group was empty, until the next assignment; not after an orderly end, nor
-                       while the group was at the cluster upstream
+                       while the cluster upstream coordinated the group
 known_partition_ms     the known part of partition_ms: a lower bound if partition_ms is not known
 partitions_moved       partitions that moved from one member to another, in one rebalance or in the two rounds of a
                        cooperative assignor
-partitions_moved_back  of these moves, those that were undone: the partition ended where it began. Dynamic members are
-                       identified by client id and host, unless two members share them
+partitions_moved_back  of these moves, those that were undone: the partition ended up where it was before. Dynamic
+                       members are identified by client id and host, unless two members share them
 unassigned_partition_ms  part of that: the partitions of subscribed topics that no member was assigned; None if no
                        assignment shows how many partitions a topic has
 restarts_absorbed      static members that came back to their place, which avoided the rebalances of a leave and a join;
@@ -84,9 +84,9 @@ def outside(from_ms: int, until_ms: int, rebalances: Iterable[Rebalance]) -> int
 
 
 def empty_ms(emptied: Rebalance, episode: Episode) -> int:
-    """Return partitions times the time from when the group became empty until the next assignment; 0 if not known.
+    """Return the partition time from when the group became empty until the next assignment; 0 if not known.
 
-    The group does not count as empty while it is at the cluster upstream.
+    The group does not count as empty while the cluster upstream coordinates it.
     """
     lost = 0 if emptied.movement is None else emptied.movement.lost
     stable = episode.next_stable(emptied)

@@ -1,8 +1,8 @@
 """Finds the incidents in a window, and those that cross its edges. Pure.
 
 A window is given by the log's wall clock, or by seqs; the times of incidents are corrected for clock jumps
-(`history/clock.py`). So the corrected time of an edge is known when the first transition after it is read: the clock's
-error at that transition applies to the edge too, and the edge stays between the two transitions around it.
+(`history/clock.py`). So the corrected time of an edge is known once the first transition after it is read: the clock's
+error at that transition applies to the edge, too, which stays between the two transitions around it.
 """
 
 import msgspec
@@ -14,7 +14,7 @@ from muster.replay.text.times import wall_ms_of
 
 
 class _Cut:
-    """One edge. `is_after`: the edge lies after its own time or seq, which is still in the window, as at a window's
+    """One edge. `is_after`: the edge lies after its time or seq, which is thus in the window: the case at a window's
     end. `life`: the incarnation to which a seq refers.
     """
 
@@ -46,7 +46,7 @@ class _Cut:
         self._last_ms = step.at_ms
 
     def note_owner(self, epoch: int) -> None:
-        """Process an event of the partition's owner: nothing is known of a new owner's clock."""
+        """Process an event of the partition's owner: nothing is known about a new owner's clock."""
         if epoch != self._epoch:
             self._ahead_ms, self._epoch = 0, epoch
 
@@ -87,18 +87,18 @@ class Edges:
 
     @property
     def until_ms(self) -> int:
-        """The end of the window, or the last transition before it, as far as it is known; 0 if there is no end."""
+        """The end of the window, as far as it is known, else the last transition before it; 0 if there is no end."""
         return 0 if self._until is None else self._until.ms
 
     def pass_by(self, wall_ms: int, step: Transition) -> None:
-        """Take the group's next transition, which was decided at this wall clock time."""
+        """Process the group's next transition, which was decided at this wall clock time."""
         for each in (self._since, self._until):
             if each is not None:
                 each.pass_by(wall_ms, step)
         self.has_begun = self.has_begun or not self.is_over
 
     def note_owner(self, epoch: int) -> None:
-        """Take an event of the partition's owner."""
+        """Process an event of the partition's owner."""
         for each in (self._since, self._until):
             if each is not None:
                 each.note_owner(epoch)

@@ -1,4 +1,4 @@
-"""Families of kinds, for a first overview; each has the same colour on all pages."""
+"""Families of kinds, for an overview; each has the same colour on all pages."""
 
 from collections.abc import Mapping
 from enum import StrEnum, unique

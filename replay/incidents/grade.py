@@ -16,5 +16,5 @@ class Grade(StrEnum):
 
 
 def at_best(limit: Grade, grade: Grade) -> Grade:
-    """Return the grade, or the limit if that is worse: an incident is no more certain than its parts."""
+    """Return the grade, or the limit if that is lower: an incident is no more certain than its parts."""
     return max(limit, grade, key=list(Grade).index)

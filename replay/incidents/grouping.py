@@ -1,7 +1,7 @@
 """Divides an episode into incidents; each act belongs to at most one, each rebalance to exactly one.
 
 claims       the kinds claim acts in order of precedence; a kind may hold a rebalance that an incident of another kind
-started
+             started
 rebalances   a rebalance belongs to the incident that holds it, else to the one that claimed its trigger, unless that
              one was an orderly end and another incident emptied the group. The next round of a cooperative assignor,
              and a rebalance that a leader requests right after another, belong to the previous rebalance's incident.

@@ -22,7 +22,7 @@ class Statement(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Cost(msgspec.Struct, frozen=True, kw_only=True):
-    """The cost of an incident; docs/incidents.md has the definitions. None: cannot be determined."""
+    """The cost of an incident, as defined in docs/incidents.md. None: cannot be determined."""
 
     rebalances: int
     rebalancing_ms: int | None
@@ -46,7 +46,7 @@ class Incident(msgspec.Struct, frozen=True, kw_only=True):
 
     `id` is unique in the history of its group; `parent` is the id of the incident within which this one happened.
     `culprits` are all members that caused it, or other clients (an administrator's), which have no member id; empty if
-    no client caused it. `affected` are members that were hit by it but did not cause it. `started_at`: when the group
+    no client caused it. `affected` are members that suffered from it but did not cause it. `started_at`: when the group
     left its state, or another client's request arrived; `ended_at`: when its last rebalance ended; None if that is
     still running.
     """
@@ -67,11 +67,11 @@ class Incident(msgspec.Struct, frozen=True, kw_only=True):
     notes: tuple[str, ...]
     affected: tuple[MemberRef, ...] = ()
     crosses: tuple[WindowEdge, ...] = ()
-    """The edges of the requested window that it crosses; it is reported as a whole nevertheless."""
+    """The edges of the requested window that it crosses; it is nevertheless reported as a whole."""
 
     @property
     def newest_ms(self) -> int:
-        """When its latest rebalance began; without one, when the incident began. Wall clock ms."""
+        """When its latest rebalance began; without rebalances, when the incident began. Wall clock ms."""
         if self.rebalances:
             return max(each.started_ms for each in self.rebalances)
         return wall_ms_of(self.started_at)

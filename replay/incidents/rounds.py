@@ -1,8 +1,8 @@
 """Rebalances that continue the previous one.
 
-These are the second rounds of cooperative assignors, which first revoke partitions and then assign them; and
-rebalances of leaders that ask again at once, as kafka-python's does if it had not noticed its assignment, or had not
-known how many partitions a topic has that other members had just subscribed to.
+Second rounds of cooperative assignors, which first revoke partitions and then assign them; and rebalances that a leader
+requests immediately after another. kafka-python's leader does that if it missed its assignment, or if it did not know
+yet how many partitions a topic has that other members had just subscribed to.
 """
 
 from collections.abc import Iterable, Set
@@ -38,7 +38,7 @@ def _is_given_back(before: Rebalance, after: Rebalance) -> bool:
 def _is_asked_again(before: Rebalance, after: Rebalance) -> bool:
     """Return whether the leader asked for it right after the previous one had ended, without a reason.
 
-    If a topic has assigned partitions now and had none before, the leader had not known the topic.
+    If a topic has assigned partitions now and had none before, the leader had not known that topic.
     """
     if after.trigger.cause is not Cause.LEADER_REJOINED or says_something(after.trigger.client_reason):
         return False
@@ -54,7 +54,9 @@ def _grew_or_shrank(movement: Movement) -> bool:
 
 
 def _has_more(gained: Set[tuple[str, int]]) -> bool:
-    """Return whether an existing topic gained partitions: if it gained others but not partition 0, it is not new."""
+    """Return whether an existing topic gained partitions. A topic is not new if it gained others but not partition
+    0.
+    """
     return any((topic, 0) not in gained for topic, _ in gained)
 
 
@@ -64,7 +66,7 @@ def _gained(movement: Movement) -> Set[tuple[str, int]]:
 
 
 def _lost(movement: Movement) -> Set[tuple[str, int]]:
-    """Return the partitions that have no owner afterwards."""
+    """Return the partitions that lost their owner."""
     return _partitions(move for move in movement.moves if move.owner is None)
 
 
@@ -73,9 +75,9 @@ def _partitions(moves: Iterable[PartitionMove]) -> Set[tuple[str, int]]:
 
 
 def is_second_round(before: Rebalance, after: Rebalance) -> bool:
-    """Return whether the rebalance assigns what the previous one revoked: it begins soon after that one's end.
+    """Return whether the rebalance begins soon after the previous one's end and assigns what that one revoked.
 
-    Partitions that are new in a topic are no part of a second round.
+    New partitions of a topic are not part of a second round.
     """
     if not is_soon_after(before.started_ms + (before.duration_ms or 0), after):
         return False

@@ -66,7 +66,7 @@ class IncidentTeller:
         return is_over
 
     def feed(self, step: Step) -> Sequence[Incident]:
-        """Take the next step; returns the incidents of the episode that ended before it."""
+        """Process the next step; return the incidents of the episode that ended before it."""
         if isinstance(step, Coordinated) and isinstance(step.event, CoordinatorElected):
             self._min_session_ms = _min_session_ms(step.event)
         at_ms = self._at_ms(step)
@@ -84,7 +84,7 @@ class IncidentTeller:
         if finished is not None:
             self._episode.rebalances.append(finished)
         if isinstance(step, Transition):
-            if step.begins_life:  # its seqs begin at 1 again
+            if step.begins_life:  # its seqs start again at 1
                 ended += self._incidents(self._episode)
                 self._episode, self._end_of_life = Episode(step.before, self._end_of_life), None
             self._coordinators.note_event(at_ms, step.event.owner_epoch, step.jump_ms)
@@ -118,7 +118,7 @@ class IncidentTeller:
         return self._coordinators.at_ms(step) if isinstance(step, Coordinated) else step.position.timestamp_ms
 
     def end(self) -> Sequence[Incident]:
-        """Return the incidents of the last episode; a rebalance may be running."""
+        """Return the incidents of the last episode, in which a rebalance may still be running."""
         running = self._timeline.running()
         if running is not None:
             self._episode.rebalances.append(running)

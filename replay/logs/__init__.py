@@ -1,6 +1,6 @@
 """Reads logs: the only part of replay that touches one.
 
-reading.py        One reading of a log: its chunks, what is unreadable, what is appended meanwhile.
+reading.py        One reading of a log: its chunks, their unreadable parts, and what is appended meanwhile.
 waiting.py        Waits for a log that is unavailable.
 sources.py        Decodes a log into the history of one group, or of all.
 opening.py        Opens the log that `--log` names.

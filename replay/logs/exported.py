@@ -1,6 +1,7 @@
 """Exports (`exports.py`) as read-only logs.
 
-The content is that of the file when it is opened. Unreadable lines or blocks are skipped; `warnings` names them.
+The log has the file's content at the time when it was opened. Unreadable lines or blocks are skipped; `warnings` names
+them.
 """
 
 from collections.abc import AsyncIterator, Iterator, Sequence
@@ -17,7 +18,9 @@ from muster.replay.logs.exports import FORM, Head
 from muster.replay.logs.unpacking import unpacked
 
 PARTITIONS_MAX: Final = 100_000
-"""A log has no more partitions. Each is read separately, so a forged number would keep the reader busy for nothing."""
+"""The most partitions that a log can have. Each is read separately, so a forged number would waste the reader's
+time.
+"""
 SKIPPED_NAMED: Final = 5
 SKIPPED_KEPT: Final = 10_000
 """At most SKIPPED_NAMED skipped parts are named, and at most SKIPPED_KEPT are counted."""

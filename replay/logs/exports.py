@@ -1,7 +1,8 @@
 """Exports: a log's records in a file that `--log` reads again. The file's suffix selects one of two formats:
 
     NAME.jsonl  JSON lines. The first line describes the export; then there is a line for each record: the event as
-    JSON, for programs and people. Of a record that is not a known event the line has key and value in base64.
+                JSON, for programs and people. Of a record that is not a known event the line has key and value in
+                base64.
     NAME.avro   an Avro container file: the records byte by byte, as they are in the log.
 
 Both have one partition after another, each in offset order. This module writes them; `exported.py` reads them.

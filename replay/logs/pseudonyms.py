@@ -2,7 +2,7 @@
 
 An HMAC-SHA256 under a key replaces each member id, instance id, client id, host, principal, owner's host, and reason
 sent by a client. With the same key a name has the same pseudonym in all files, so identities still match, and without
-the key nobody can test whether a pseudonym belongs to a certain name. Group ids, topics and configs stay.
+the key it is impossible to test whether a pseudonym belongs to a certain name. Group ids, topics and configs are kept.
 
 User data is removed from a consumer's subscription and assignment; for other protocol types everything is removed. An
 unreadable record might contain any name: only its position is kept, and its group if its key can be read.
@@ -49,8 +49,8 @@ _KINDS: Final[dict[str, str]] = {
     "removed_by": "owner",
     "client_reason": "reason",
 }
-"""The kind of name that a field holds. A test compares this with the events: a new field must be listed here, or
-contain no names.
+"""The kind of name in each field. A test compares this with the events: a new field must be listed here, or contain no
+names.
 """
 
 _BOILERPLATE: Final = re.compile(
@@ -79,7 +79,7 @@ class Pseudonyms:
         self._known: dict[tuple[str, str], str] = {}
 
     def record(self, record: StoredRecord) -> StoredRecord:
-        """Return the record with pseudonyms; its position and time stay."""
+        """Return the record with pseudonyms; its position and time are unchanged."""
         try:
             key = decode_key(record.key)
         except UndecodableKey:
@@ -101,7 +101,7 @@ class Pseudonyms:
         return told
 
     def name(self, kind: str, text: str) -> str:
-        """Return the pseudonym of a name. An empty name stays, and so does a reason that clients generate."""
+        """Return the pseudonym of a name. Empty names and reasons that clients generate are unchanged."""
         if not text:
             return text
         found = self._known.get((kind, text))
@@ -168,7 +168,7 @@ def _assignment(assignment: bytes) -> bytes:
 
 
 def _metadata(metadata: bytes) -> bytes:
-    """Return a subscription without its user data; what follows the user data (owned partitions, generation) stays."""
+    """Return a subscription without its user data; the fields after it (owned partitions, generation) are kept."""
     if subscribed_topics(metadata) is None:
         return b""
     at = 6

@@ -1,4 +1,4 @@
-"""One reading of a log: its chunks, what is unreadable in them, and what is appended meanwhile."""
+"""One reading of a log: its chunks, their unreadable parts, and what is appended meanwhile."""
 
 import asyncio
 from collections.abc import AsyncIterator, Iterable, Sequence
@@ -36,7 +36,7 @@ class Reading(msgspec.Struct, frozen=True, kw_only=True):
     unreadable: dict[tuple[int, int], Broken] = msgspec.field(default_factory=dict)
     """The unreadable records that affect the result, by partition and offset."""
     notes: list[str] = msgspec.field(default_factory=list)
-    """Sentences to print along with the result, which is complete nonetheless."""
+    """Sentences to print with the result, although it is complete."""
     waiting: LogWait | None = None
     """Waits for a log that is unavailable; None: that is an error."""
 
@@ -98,8 +98,8 @@ async def chunks_of(
 ) -> AsyncIterator[Sequence[StoredRecord]]:
     """Yield the records of the group and of its partition; also others if the log cannot filter.
 
-    `goes_on`: never stop, but yield what is appended; for a reading with `waiting`. Damage is reported at once; if the
-    end of the log is damaged, it is read as soon as it can be.
+    `goes_on`: never stop, but yield what is appended; for a reading with `waiting`. Damage is reported at once; a
+    damaged end of the log is read as soon as it becomes readable.
     """
     partition = partition_for(group, reading.log.partitions)
     wanted = (prefix_of(group), prefix_of(str(partition)))

@@ -1,8 +1,8 @@
-"""Unpacks exports that went through other tools, to a plain file: gzip, or UTF-16 as Windows writes it.
+"""Converts exports that went through other tools to a plain file: gzip, or UTF-16 as Windows writes it.
 
 The copy is a temporary file without a name, so it disappears with the process. It takes at most half of the free space
-of its disk, which is checked again for each piece, since others may fill the disk meanwhile. Content that expands more
-than an export can is not unpacked any further.
+of its disk, which is checked again for each piece, since other processes may fill the disk meanwhile. Unpacking stops
+if the content expands more than that of an export can.
 """
 
 import codecs
@@ -28,8 +28,8 @@ _ENCODINGS: Final = (
     (b"{\x00", "utf-16-le"),
     (b"\x00{", "utf-16-be"),
 )
-"""The first bytes of JSON lines in encodings other than UTF-8. UTF-32 comes first, since its marks begin with
-UTF-16's.
+"""The first bytes of JSON lines in encodings other than UTF-8. UTF-32 comes first, since its byte order marks begin
+with those of UTF-16.
 """
 
 _PIECE_BYTES: Final = 1024 * 1024
@@ -51,7 +51,7 @@ class Unpacked(msgspec.Struct, frozen=True):
 
 
 def unpacked(path: Path, *, is_text: bool) -> Unpacked:
-    """Open a file for reading, or a copy of its content if it is packed, positioned behind a byte order mark.
+    """Open a file for reading, or a copy of its content if it is packed, positioned after a byte order mark.
 
     Raises OSError, and LogMismatch if there is no room for the copy.
     """

@@ -1,4 +1,4 @@
-"""Waits for a log that is unavailable, as its owner does: reports once that it is, and once that it is back.
+"""Waits for a log that is unavailable, as an owner does: reports once that it is unavailable, and once that it is back.
 
 Only commands that follow a log wait. A command that asks about the past fails instead.
 """

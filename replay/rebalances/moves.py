@@ -1,8 +1,8 @@
 """The owners of partitions, and the partitions that a rebalance moved.
 
-Members are compared by `MemberRef.identity`, which survives a restart, so a static member that rejoins with a new
-member id moves nothing. Only protocol type 'consumer' has partitions; an assignment that cannot be decoded is reported
-and counts as empty.
+Members are compared by `MemberRef.identity`, which survives a restart, so no partition moves when a static member
+rejoins with a new member id. Only protocol type 'consumer' has partitions; an assignment that cannot be decoded is
+reported and counts as empty.
 """
 
 from collections import defaultdict
@@ -76,7 +76,7 @@ def movement(before: GroupAssignment, after: GroupAssignment) -> Movement:
     stayed = 0
     for partition in before.owners.keys() | after.owners.keys():
         previous, owner = before.owners.get(partition), after.owners.get(partition)
-        if previous == owner:  # most partitions; else it may be the same member under another member id
+        if previous == owner:  # true of most partitions; else it may be the same member under another member id
             stayed += 1
             continue
         origin, destination = _identity(previous), _identity(owner)

@@ -25,7 +25,9 @@ class Call(msgspec.Struct, frozen=True, kw_only=True):
     def happening(
         self, *, took_over_ms: int | None = None, rebalanced: bool = False, lost_itself: bool = False
     ) -> Happening:
-        """Return the call's result: the standby took over, was lost, is still called, or a rebalance came first."""
+        """Return the call's result: the standby took over, was lost, is still being called, or a rebalance came
+        first.
+        """
         called_ms = self.event.why.decided_ms
         standby = f"the standby {plainly(ref(self.event.member))}"
         if took_over_ms is not None:
@@ -58,7 +60,9 @@ class Call(msgspec.Struct, frozen=True, kw_only=True):
 def called(
     event: MemberAssigned, lost: Sequence[MemberRemoved], before: Group, baseline: GroupAssignment | None
 ) -> tuple[Call, GroupAssignment | None]:
-    """Return the call and the assignment after it. The lost member is the one with exactly the standby's assignment."""
+    """Return the call and the assignment after it. The lost member is the one that had exactly the standby's
+    assignment.
+    """
     gone = next((part for part in lost if part.member.assignment == event.member.assignment), None)
     decoded = decode_assignment(event.member.assignment)
     after = baseline

@@ -1,6 +1,6 @@
 """A takeover as text: the old owner, the new one, and the reason, in the same words for all outputs.
 
-Only says what the takeover recorded (from format level 5 on).
+Only reports what the takeover recorded (from format level 5 on).
 """
 
 from typing import assert_never
@@ -12,7 +12,8 @@ from muster.replay.text.times import moment
 def taken_over(owner: str, owner_before: str, end: OwnershipEnd | None, *, with_time: bool = False) -> str | None:
     """Return 'b:2 took over from a:1, which ...'; None if there is nothing to say. `with_time`: add when it was seen.
 
-    If two processes share the log, the old owner may still run: it has given up what the other one should own.
+    If two processes share the log, the old owner may still be running: it released a partition that the other one
+    should own.
     """
     if end is None:
         return None if owner == owner_before else f"{owner} took over from {owner_before}"

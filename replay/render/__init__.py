@@ -1,10 +1,10 @@
 """Renders results for people and for programs: tables, JSON, JSON lines, Markdown.
 
 as_json.py     JSON and JSON lines, directly from the result structs
-incident_streams.py   the incidents of `why`, printed as they come
+incident_streams.py   the incidents of `why`, printed as they arrive
 incident_table.py   an incident
 markdown.py    Markdown, for a chat or a ticket
-streams.py     the lines of `history`, and the groups of `state`, printed as they come
+streams.py     the lines of `history`, and the groups of `state`, printed as they arrive
 tables.py      the tables of `groups`, `history`, `state`
 time_words.py  times and windows as text
 why_table.py   a rebalance in detail

@@ -1,4 +1,4 @@
-"""Results as JSON, for programs. The fields are those of the result structs, whose names are never changed.
+"""Results as JSON, for programs. The fields are those of the result structs; their names never change.
 
 Instants are ISO 8601 in UTC with milliseconds, durations are numbers of ms (`..._ms`), bytes are base64. `json` is one
 indented document; `jsonl` has a line for each incident, event or group, without the enclosing object.
@@ -43,7 +43,7 @@ def _lines(result: Result) -> Sequence[msgspec.Struct]:
 
 
 class JsonLines:
-    """Writes one line for each value, as it comes."""
+    """Writes a line for each value as it arrives."""
 
     def __init__(self, out: IO[str]) -> None:
         self._out = out
@@ -56,7 +56,7 @@ class JsonLines:
 
 
 class JsonDocument:
-    """Writes one document as `write_json` would, with the values written as they come.
+    """Writes one document like `write_json`, but each value as it arrives.
 
     `head`: its other fields, which come first. `name`: the field that has the values.
     """

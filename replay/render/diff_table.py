@@ -1,4 +1,4 @@
-"""The result of `diff`: the group, its members, its partitions; entries that are on one side only are marked with a
+"""The result of `diff`: the group, its members, its partitions; entries that are on only one side are marked with a
 sign.
 """
 

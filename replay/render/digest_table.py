@@ -42,7 +42,7 @@ def print_digest(digest: Digest, console: Console) -> None:
 
 
 def digest_in_markdown(digest: Digest) -> str:
-    """Return the same as lists."""
+    """Return the same as Markdown lists."""
     told = f"**{escaped(_answer(digest))}**\n"
     if digest.storms:
         told += "\n## Storms\n\n"

@@ -1,4 +1,4 @@
-"""The incidents of `why`, printed as they come."""
+"""The incidents of `why`, printed as they arrive."""
 
 from collections.abc import Sequence
 from typing import Protocol
@@ -23,7 +23,7 @@ class IncidentStream(Protocol):
     """Takes the incidents of `why`, in the order to show them."""
 
     def feed(self, incident: Incident, detail: Detail, rebalances: Sequence[Rebalance] = ()) -> None:
-        """Show the next incident, and these of its rebalances in full. JSON always has all of them in full."""
+        """Show the next incident, with the given rebalances in full. JSON always has all rebalances in full."""
 
     def note(self, sentence: str) -> None:
         """Show a sentence between incidents; JSON leaves it out."""

@@ -11,9 +11,9 @@ from muster.replay.text.printable import printable
 from muster.replay.text.times import Instant, moment_of, setting
 
 _SPECIAL = re.compile(r"([\\`*_\[\]<>|~&$@]|^[-+#])")
-"""Characters that format anywhere, mention a user in a chat, or begin a list or a heading; dates stay readable."""
+"""Characters that format text, mention a user in a chat, or begin a list or a heading; not those in dates."""
 _NUMBERED = re.compile(r"^(\d+)([.)])(?=\s|$)")
-"""The beginning of a numbered list (2.4 is none): a digit cannot be escaped, but the character after it can."""
+"""The beginning of a numbered list (unlike 2.4): the digit cannot be escaped, but the character after it can."""
 
 
 def escaped(content: object) -> str:

@@ -1,4 +1,4 @@
-"""The lines of `history`, and the groups of `state`, printed as they come: at most a page of a table is buffered."""
+"""The lines of `history`, and the groups of `state`, printed as they arrive: at most a page of a table is buffered."""
 
 from typing import Protocol
 
@@ -29,7 +29,7 @@ class StoryStream(Protocol):
 def story_stream(
     group_id: GroupId, log: str, window: Bounds | None, view: View, console: Console, *, goes_on: bool = False
 ) -> StoryStream:
-    """Return the stream for a format. A table that is piped or followed has one line per event, with date and zone."""
+    """Return the stream for a format. A piped or followed table has one line per event, with date and zone."""
     match view.form:
         case Format.JSON:
             return JsonDocument({"group_id": group_id, "log": log, "window": window}, "lines", console.file)

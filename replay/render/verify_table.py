@@ -1,4 +1,6 @@
-"""The result of `verify`: what was read, then each finding: where, what was expected, what was found, what to do."""
+"""The result of `verify`: what was read, then each finding: where it is, what was expected, what was found, what to
+do.
+"""
 
 from collections.abc import Iterator
 

@@ -27,7 +27,7 @@ def report(
     source: Source, group: str, out: Path, view: View, *, window: Window = WHOLE, page_zone: tzinfo = UTC
 ) -> None:
     """The command. `view`: its zone is used for times in errors."""
-    check_folder(out)  # before a long log is read
+    check_folder(out)  # check this before reading a log that may be long
 
     async def read() -> None:
         async with opened(source) as reading:
@@ -71,7 +71,7 @@ def report(
 
 def _tell(out: Path, size: int, page: Page, zone: tzinfo) -> None:
     """Report what was written, and what is not on the page."""
-    is_file = out.is_file()  # otherwise the page itself may go to stdout
+    is_file = out.is_file()  # otherwise the page itself may be on stdout
     told = f"{plural(page.incidents_told, 'incident')} with {plural(page.rebalances, 'rebalance')}"
     span = f"from {in_zone(page.begin, zone)} to {in_zone(page.end, zone)}"
     typer.echo(

@@ -14,13 +14,12 @@ from muster.replay.report.page import LIMITS, Page
 INCIDENTS_ON_PAPER: Final = 12
 ROWS_ON_PAPER: Final = 20
 LANES_ON_PAPER: Final = 15
-"""The number of incidents, table rows and chart lanes that are printed, so that the report takes at most ten pages of
-paper.
+"""How many incidents, table rows and chart lanes are printed, so that the report takes at most ten sheets of paper.
 """
 
 
 def document(page: Page, zone: tzinfo = UTC) -> str:
-    """Return the document, however long. `zone`: the initial zone of its times; UTC if the zone has no name."""
+    """Return the document, whatever its length. `zone`: the initial zone of its times; UTC if the zone has no name."""
     drawing = Drawing(
         begin=page.begin_ms,
         end=page.end_ms,

@@ -1,4 +1,4 @@
-"""Lifetimes -> one lane for each process, identified by instance id, else by client id and host, else by member id."""
+"""Lifetimes -> a lane for each process, identified by instance id, else by client id and host, else by member id."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator

@@ -1,4 +1,4 @@
-"""The values that a report shows. All are plain values, all texts are safe to show, times are wall clock ms."""
+"""The values that a report shows: plain values, with texts that are safe to show, and times in wall clock ms."""
 
 from typing import Final
 
@@ -47,7 +47,7 @@ class Lane(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Told(msgspec.Struct, frozen=True, kw_only=True):
-    """A sentence of an incident. `seqs` is a text."""
+    """A sentence of an incident. `seqs` is text."""
 
     text: str
     grade: Grade

@@ -1,4 +1,4 @@
-"""Incidents and their rebalances, as the page shows them: texts that are safe to show, and of bounded length."""
+"""Incidents and their rebalances, as the page shows them: texts of bounded length that are safe to show."""
 
 import msgspec
 

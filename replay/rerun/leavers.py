@@ -1,6 +1,6 @@
 """Reconstructs a LeaveGroup from its events: the members in the request, their order and their ids.
 
-Separate from `inputs.py` because one request has many entries, each with an event of its own or none at all.
+Separate from `inputs.py` because one request has many entries, each with its own event, or with none.
 """
 
 from muster.coordinator.group.commands import LeaveGroup, LeavingMember

@@ -1,7 +1,7 @@
 """Sets up the replaced members of a group for a rerun (see `coordinator/group/duels.py`).
 
-Replaced members are soft state. A restart becomes a duel when the replaced process is seen again; not every such
-request is recorded, but the event that follows shows which of the two it was.
+Replaced members are soft state. A restart becomes a duel when the replaced process is seen again; not every request
+that shows this is recorded, but the event that follows shows whether it was a restart or a duel.
 """
 
 import msgspec

@@ -1,4 +1,4 @@
-"""The input of a derivation, and parts of every request."""
+"""The input of a reconstruction, and the parts that all requests have."""
 
 from collections.abc import Sequence
 from operator import attrgetter
@@ -12,16 +12,16 @@ from muster.events.ids import GroupId, MemberId
 from muster.events.state import Group
 
 PHANTOM = MemberId("an id that was handed out")
-"""A pending member id: the log has no such id unless its owner joined."""
+"""Stands for a pending member id, which the log does not have unless its owner joined."""
 
 PATIENCE_MS = 45_000
 
 
 class Situation(msgspec.Struct, kw_only=True):
-    """The input of a derivation: the recorded events from here on, the group before them, and the soft state to set up.
+    """The input of a reconstruction: the next recorded events, the group before them, and the soft state to set up.
 
-    `joins_were_held`: the members that join when a rebalance starts had been delayed until then; else they arrived at
-    that very time.
+    `joins_were_held`: the members that join when a rebalance starts had been delayed until then; else they arrived just
+    then.
     """
 
     events: Sequence[AnyEvent]

@@ -43,7 +43,7 @@ class ByGroup(Generic[G]):
         self._waiting: list[G] = []
 
     def take(self, records: Iterable[StoredRecord]) -> None:
-        """Process the next records; none are left waiting when this returns."""
+        """Process the next records; none are waiting when this returns."""
         by_key = self._by_key
         for record in records:
             try:

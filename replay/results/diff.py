@@ -75,7 +75,9 @@ class DiffFold:
         return bool(self._open)
 
     def result(self) -> Diff | StateFold:
-        """Return the comparison; or the fold of the first of the two times that the log does not cover."""
+        """Return the comparison; if the log does not cover both times, the fold of the first one that it does not
+        cover.
+        """
         before, after = (side.result() for side in self._sides)
         if before is None or after is None:
             return self._sides[0 if before is None else 1]

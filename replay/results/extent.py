@@ -1,4 +1,4 @@
-"""The time span that a log covers, for answers that find nothing in a window."""
+"""The time span that a log covers, to be reported when nothing is found in a window."""
 
 from muster.replay.history.skim import Skim
 from muster.replay.text.times import Instant, instant

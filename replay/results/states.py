@@ -1,7 +1,7 @@
 """`muster replay state` without a group: the state of each group at a given time.
 
-Records are skimmed, not decoded. The states of a partition's groups are made once it was read, and kept packed until
-they are shown: memory holds the last records of one partition's groups, and one unpacked group.
+Records are skimmed, not decoded. Once a partition was read, the states of its groups are computed and kept packed until
+they are shown, so memory holds the last records of one partition's groups, and one unpacked group.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -60,7 +60,7 @@ class StatesFold:
         self._home.note(record)
 
     def _end_partition(self) -> None:
-        """Make the states of the partition's groups: it has no further records."""
+        """Compute the states of the partition's groups: it has no further records."""
         asked_for = instant(self._at.wall_ms)
         for group in self._by_group.end():
             state = group.state(self.unreadable)
@@ -70,7 +70,7 @@ class StatesFold:
         self._home = self._of_partition()
 
     def states(self) -> Iterator[StateAt]:
-        """Yield the groups of which anything can be read, by name."""
+        """Yield the groups of which anything can be read, sorted by name."""
         self._end_partition()
         self._states.sort(key=lambda state: state[0])
         for _, packed in self._states:

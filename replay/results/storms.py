@@ -1,7 +1,7 @@
 """Storms: incidents of several groups with a common cause.
 
 The coordinator was unreachable, or the processes of one host were in trouble at the same time. Pure: the incidents come
-from `digest.py`, which alone reads those of all groups.
+from `digest.py`, the only reader of all groups' incidents.
 """
 
 from collections import Counter, defaultdict
@@ -23,7 +23,7 @@ OF_PROCESSES: Final = frozenset(
     {"crash", "crash-loop", "network-cut", "restart", "slow-member", "poll-timeout", "stopped"}
 )
 NOWHERE: Final = ("127.", "::1", "0:0:0:0:0:0:0:1")
-"""Clients behind a sidecar on their own machine connect from loopback, so their host says nothing."""
+"""Clients behind a sidecar on their own machine connect from loopback, so their host is meaningless."""
 
 
 @unique
@@ -35,8 +35,8 @@ class StormKind(StrEnum):
 class Storm(msgspec.Struct, frozen=True, kw_only=True):
     """Incidents of several groups with a common cause. `client_host`: the host, if its processes are the cause.
 
-    `ended_at`: None while an incident is still open. `times`: the highest number of incidents in one group, which is
-    how often the coordinator was unreachable.
+    `ended_at`: None while an incident is still open. `times`: the highest number of incidents in one group; for an
+    outage, how often the coordinator was unreachable.
     """
 
     kind: StormKind

@@ -35,7 +35,7 @@ class LineKind(StrEnum):
 
 
 class Line(msgspec.Struct, frozen=True, kw_only=True):
-    """One event, or one marker. `event` is the complete event; bytes in it are base64 in JSON.
+    """One event, or one marker. `event` is the complete event; its bytes fields are base64 in JSON.
 
     `generation` and `state` are those after the event; None if they are not known.
     """
@@ -57,8 +57,8 @@ class Line(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_own_record(self) -> bool:
-        """True for the group's own record written along with its members' records: it adds nothing to the lines before
-        it.
+        """True for the group's own record that was written along with members' records: it adds nothing to the lines
+        before it.
         """
         return self.type == GroupAdvanced.__name__
 

@@ -1,4 +1,4 @@
-"""A first pass over a log to find timestamps that cannot be right (`history/wrong_times.py`), for all groups."""
+"""A first pass over a log to find the timestamps of all groups that cannot be right (`history/wrong_times.py`)."""
 
 from collections.abc import Mapping
 

@@ -6,7 +6,7 @@ from typing import Final
 from rich.text import Text
 
 LONG_WORD: Final = 500
-"""The length above which a word is cut: Kafka accepts ids of up to 32 KB, and a page has many. JSON has them in full.
+"""Longer words are shortened: Kafka accepts ids of up to 32 KB, and a page has many. JSON has them in full.
 """
 
 _HEAD, _TAIL = 200, 40

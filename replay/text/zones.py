@@ -1,7 +1,7 @@
-"""Time zones: the one that `--tz` names, this machine's, and converting results to a zone.
+"""Time zones: finds the one that `--tz` names, or this machine's, and converts results to it.
 
-Uses only `zoneinfo`. In a result the fields with instants are found by their annotation (`times.Instant`), so client
-text that looks like an instant is left alone, and so is quoted text in a sentence (`times.Sentence`).
+Uses only `zoneinfo`. In a result the fields with instants are found by their annotation (`times.Instant`), so text from
+clients that looks like an instant is left alone, as is quoted text in a sentence (`times.Sentence`).
 """
 
 import os
@@ -24,7 +24,7 @@ _LOCALTIME = Path("/etc/localtime")
 
 
 class UnknownZone(ValueError):
-    """The name of a time zone that does not exist."""
+    """There is no time zone with that name."""
 
 
 def zone_named(name: str) -> tzinfo:
@@ -95,7 +95,7 @@ def _teller(kind: Any) -> Tell:  # noqa: ANN401 -- an annotation
 
 
 def _of_union(kind: Any, value: Any, zone: tzinfo) -> Any:  # noqa: ANN401 -- any value of a result
-    """Convert a value of a union type: a struct by its own type; else, the union has one type other than None."""
+    """Convert a value of a union type: a struct by its own type; other unions have one type besides None."""
     if value is None:
         return None
     if isinstance(value, msgspec.Struct):

@@ -20,15 +20,15 @@ class Check(StrEnum):
     OWNER = "owner"
     """A partition has one owner at a time, which was elected before it wrote."""
     EPOCH = "epoch"
-    """The owner's epoch never falls."""
+    """The owner's epoch never decreases."""
     LEVEL = "level"
-    """The log's format level never falls."""
+    """The log's format level never decreases."""
     SEQ = "seq"
     """The events of a group's incarnation are numbered from 1 without gaps, except for those compaction removed."""
     TRANSITION = "transition"
     """The events of a decision end with a legal change of the group's own record."""
     INVARIANT = "invariant"
-    """The group that its events make satisfies the numbered invariants."""
+    """The group that results from its events satisfies the numbered invariants."""
     RULES = "rules"
     """Given the same requests, the rules decide the recorded events."""
 
@@ -60,7 +60,7 @@ ADVICE: Final = {
 
 
 class LogFinding(msgspec.Struct, frozen=True, kw_only=True):
-    """A fault. If it names no group, it concerns the whole partition."""
+    """A fault. Without a group it concerns the whole partition."""
 
     check: Check
     partition: int
@@ -72,14 +72,14 @@ class LogFinding(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Compacted(msgspec.Struct, frozen=True, kw_only=True):
-    """A group that lost a part of its history to compaction: not a fault, but the rules cannot be run on what
-    follows.
+    """A group that lost a part of its history to compaction: not a fault, but the rules cannot be run on the events
+    after that.
     """
 
     group_id: GroupId
     partition: int
     missing: int
-    unchecked: int  # events that the rules were not run for
+    unchecked: int  # events that were not checked by running the rules
 
 
 class Verified(msgspec.Struct, frozen=True, kw_only=True):
@@ -89,8 +89,8 @@ class Verified(msgspec.Struct, frozen=True, kw_only=True):
     refer to. `folded`: earlier events of its groups, which were checked as a basis for the window but are not reported.
 
     `decided_again`: how many of the `events` the rules decided as recorded. `passed_over`: unreadable records that were
-    repaired. `strangers`: the number of foreign records, which readers skip. `unread`: unreadable parts, about which
-    nothing is known.
+    repaired. `strangers`: the number of foreign records, which readers skip. `unread`: unreadable parts, which could
+    not be checked.
     """
 
     log: str

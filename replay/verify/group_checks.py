@@ -1,4 +1,4 @@
-"""The checks of a partition's groups. The most recently used ones are in memory, the others packed.
+"""The checks of a partition's groups. The most recently used ones are unpacked, the others packed.
 
 A group's events come in bursts, one rebalance at a time, so that checks are rarely unpacked. An item that concerns all
 groups is fed to a packed check when it is unpacked.
@@ -17,7 +17,7 @@ GROUPS_MAX: Final = 128
 """The maximum number of unpacked checks, including the one that is being fed."""
 
 MEMBERS_MAX: Final = 5_000
-"""The maximum number of members of all of them, if there is more than one."""
+"""The maximum number of members of all unpacked checks, if there is more than one."""
 
 TOLD_MAX: Final = 1_000
 """The maximum number of partition-wide items that a packed check may have missed."""

@@ -1,10 +1,10 @@
-"""The invariants of a group as its events make it, and of each change of its own record.
+"""The invariants of a group that results from its events, and of each change of the group's own record.
 
-The numbers are those of `events/state.py`, the letters those of the catalogue of rules. Used by `verify`, and by the
-tests of the rules after every command.
+Invariants are numbered as in `events/state.py`; rule ids like S1 are those of the catalogue of rules. Used by `verify`,
+and by the rules' tests after every command.
 
 If all invariants held and a decision changed neither state nor generation, only the members that it touched can break
-one, so thousands of others are not checked again (`changed_members`).
+one, so the others, maybe thousands, are not checked again (`changed_members`).
 """
 
 from collections.abc import Collection, Iterable, Iterator
@@ -44,7 +44,9 @@ def broken_invariants(group: Group) -> Iterator[str]:
 
 
 def invariants_broken_by(before: Group, parts: Iterable[AnyEvent], after: Group) -> Iterator[str]:
-    """Do the same for the group `after` these events, given that all invariants held for the group `before`."""
+    """Like `broken_invariants`, for the group `after` these events, given that all invariants held for the group
+    `before`.
+    """
     one, other = before.image, after.image
     if (one.state, one.generation_id) != (other.state, other.generation_id):
         yield from broken_invariants(after)

@@ -18,7 +18,7 @@ LISTED_MAX: Final = 1_000
 
 
 class Verification:
-    """The fold. It keeps the current state of the groups of one partition, most of them packed, and no history.
+    """The fold. It keeps only the current state of one partition's groups, most of them packed.
 
     `partitions`: of the log. `damage`: returns the unreadable parts so far, as text. `window` (times only) and `wanted`
     (a glob pattern for group ids): what to report; partitions without such a group are left out.
@@ -116,7 +116,7 @@ class Verification:
                 self._compacted.append(compacted)
 
     def _take(self, found: Iterable[LogFinding]) -> None:
-        """Keep findings; those of a whole partition only once a wanted group is found in it."""
+        """Keep findings; those about a whole partition only once a wanted group is found in it."""
         if self._wanted is None:
             self._keep(found)
             return
@@ -135,7 +135,7 @@ class Verification:
                 self._findings = self._first_findings()
 
     def _first_findings(self) -> list[LogFinding]:
-        """Return the findings to list, in log order: a finding in a group may be known later than one at a higher
+        """Return the findings to list, in log order: a group's finding may only become known after one at a higher
         offset.
         """
         return sorted(self._findings, key=_place)[:LISTED_MAX]

@@ -1,8 +1,8 @@
 """`muster replay whatif`: would this group have rebalanced with other settings?
 
-The coordinator's own rules answer. A *play* simulates a recorded rebalance from the recorded state of the group, with
-the recorded requests and the pace at which members rejoined; everything that depends on settings follows from the
-rules.
+The coordinator's own rules determine the answer. A *play* simulates a recorded rebalance from the recorded state of the
+group, with the recorded requests and the pace at which members rejoined; everything that depends on settings follows
+from the rules.
 
 alterations.py  The other settings, and how they change members, commands and groups.
 limits.py       Refuses settings that a coordinator or a client would refuse.
@@ -15,7 +15,7 @@ awaited.py      The members that a play waits for: the next one to rejoin, and t
 requests.py     The requests that members send in a play.
 renaming.py     Gives a member of a simulated group another member id.
 meter.py        Measures the cost of a play.
-members.py      The simulated members: which are silent, and who sends the next request, and when.
+members.py      The simulated members: which are silent, and which one sends the next request, and when.
 played.py       The rebalances of a play, and the sessions that ended in it.
 play.py         Simulates a group, its coordinator and its members from a recorded state on.
 silences.py     Finds recorded silences that are longer than a shorter session timeout.

@@ -1,6 +1,6 @@
 """Finds addresses (client id and host) that two live members had at once, so that their processes look the same.
 
-If a process was dead when its successor joined, the two did not share an address, even if its session had not expired.
+A process that was dead when its successor joined did not share the address, even if its session had not expired.
 """
 
 import math
@@ -32,7 +32,7 @@ class SharedAddresses:
         self._clock = SteadyClock(clock)
         self._lives: dict[MemberId, _Life] = {}
         self._newest: dict[Address, _Life] = {}
-        """The live member that joined last from each address. All others there have a successor."""
+        """The live member that joined last from each address. All others from there have a successor."""
         self._shared: set[Address] = set()
         members = group.members.values() if group is not None else ()
         for member in sorted(members, key=lambda member: member.joined_ms):
@@ -49,7 +49,7 @@ class SharedAddresses:
             self._newest.clear()
 
     def end(self) -> None:
-        """End the history: a member that is still live shared its address with those that joined from it later."""
+        """End the history: a member that is still live shared its address with those that joined from there later."""
         for life in self._lives.values():
             self._end(life, math.inf)
 

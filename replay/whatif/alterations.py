@@ -11,7 +11,9 @@ from muster.replay.whatif.addresses import SharedAddresses
 
 
 class Alterations(msgspec.Struct, frozen=True, kw_only=True):
-    """None: as recorded. `is_static`: each process that can be identified gets an instance id and keeps it."""
+    """The other settings; None: as recorded. `is_static`: each process that can be identified gets an instance id and
+    keeps it.
+    """
 
     session_timeout_ms: int | None = None
     rebalance_timeout_ms: int | None = None
@@ -50,7 +52,7 @@ class Altered:
         self._shared = shared
 
     def is_known(self, member: Member) -> bool:
-        """Return whether the member has an instance id, or its process can be identified so that it could have one."""
+        """Return whether the member has an instance id, or its process can be identified and so could have one."""
         return member.group_instance_id is not None or not self._shared.has(member)
 
     def session_timeout_ms(self, member: Member) -> int:
@@ -71,7 +73,7 @@ class Altered:
         )
 
     def command(self, command: AnyCommand, group: Group | None) -> AnyCommand:
-        """Return the command for the simulated group: members that have an instance id there are removed by it."""
+        """Return the command for the simulated group: members that have an instance id there are removed by that id."""
         if group is None or not isinstance(command, LeaveGroup):
             return command
 

@@ -19,7 +19,7 @@ LISTED_MAX: Final = 1_000
 
 
 class Counted:
-    """Counts and sums the verdicts as they arrive."""
+    """Counts the verdicts and adds up their costs as they arrive."""
 
     def __init__(self) -> None:
         self._counts: Counter[Verdict] = Counter()
@@ -84,12 +84,12 @@ class Counted:
 
 
 def advice(recorded: Standstill, played: Standstill, unknown: int = 0, not_over: int = 0) -> str:
-    """Return a sentence that says which settings cost less, regardless of the number of rebalances; empty if the
-    difference is negligible.
+    """Return a sentence that says which settings cost less, whatever the number of rebalances; empty if the difference
+    is negligible.
 
-    `unknown`: how many have no verdict; `not_over`: how many have no final cost. They might reverse the comparison, so
-    it is then not worded as advice, and neither is one that differs by the unit, or whose number of partitions is not
-    known.
+    `unknown`: how many have no verdict; `not_over`: how many have no final cost. These might reverse the comparison, so
+    it is then not worded as advice. Nor is it if partition time and time not Stable disagree, or if a number of
+    partitions is not known.
     """
     left_out = [f"{plural(unknown, 'rebalance')} cannot be decided"] if unknown else []
     if not_over:
@@ -128,12 +128,12 @@ def _by_state(recorded: Standstill, played: Standstill) -> str:
 
 
 def _compared(recorded: Standstill, played: Standstill) -> tuple[int, int]:
-    """Return whether playing costs more (1), less (-1) or the same (0), by partition time and by time not Stable.
+    """Return whether the play costs more (1), less (-1) or the same (0), by partition time and by time not Stable.
 
     Partition times are compared relative to the time with members, since days without members would hide every
-    difference. If the time without members differs, the time not Stable is not compared: one has only replaced the
-    other. If a number of partitions is not known, only the time not Stable is compared, and not that either if the
-    group may have been without members instead.
+    difference. If the times without members differ, times not Stable are not compared, since the one may only have
+    replaced the other. If a number of partitions is not known, only times not Stable are compared, and not even these
+    if the group may have been without members instead.
     """
     if recorded.empty_partition_ms is None or played.empty_partition_ms is None:
         return 0, 0

@@ -1,6 +1,6 @@
 """The members that a play waits for, ordered so that the next one is found without searching all of them.
 
-A member that does nothing when its time comes (it is silent, or removed) is dropped, and added again if it comes back.
+A member that does nothing when it is due (it is silent, or was removed) is dropped, and added again if it comes back.
 """
 
 from collections import deque
@@ -34,7 +34,7 @@ class Rejoins:
             heappush(self._next, (at_ms, -1, member_id))
 
     def first(self, waits: Waits) -> tuple[float, MemberId | None]:
-        """Return the next rejoin's time and member; NEVER and None if there is none."""
+        """Return the time and the member of the next rejoin; NEVER and None if there is none."""
         while self._next:
             at_ms, _, member_id = self._next[0]
             if waits(member_id):

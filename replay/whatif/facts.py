@@ -1,7 +1,7 @@
 """The recorded history as commands, in order, each with the events that it led to.
 
-The commands are derived by the re-run. If the rules do not reproduce the recorded events, or a part is missing, there
-is no command, and `unexplained` says why.
+The rerun derives the commands. If the rules do not reproduce the recorded events, or a part is missing, there is no
+command, and `unexplained` says why.
 """
 
 from collections.abc import Iterator, Mapping
@@ -54,7 +54,7 @@ Step = Fact | Coordinated | Gap | Broken
 
 
 def is_second_round(fact: Fact, started: RebalanceStarted, members: Mapping[MemberId, Member]) -> bool:
-    """Return whether members rejoined by themselves for the same topics: only their owned partitions changed."""
+    """Return whether members rejoined on their own for the same topics, with only their owned partitions changed."""
     rejoined = [event.member for event in fact.events if isinstance(event, MemberRejoined)]
     return (
         started.why.cause in _BY_ITSELF
@@ -79,7 +79,7 @@ class RecordedFacts:
         self._is_within = True
 
     def feed(self, item: Item, *, is_within: bool = True) -> Iterator[Step]:
-        """Take the next item; yields the steps that ended before it, and the item itself if it is no event."""
+        """Process the next item; yield the steps that ended before it, and the item itself if it is not an event."""
         self._rerunner.feed(item)
         if isinstance(item, Happened):
             event, _ = self._clock.steadied(item.event)
@@ -92,12 +92,12 @@ class RecordedFacts:
         yield item
 
     def end(self) -> Iterator[Step]:
-        """End the history; yields the last steps."""
+        """End the history; yield the last steps."""
         self._rerunner.end()
         yield from self._facts()
 
     def _facts(self) -> Iterator[Fact]:
-        """Yield facts for the waiting events, which the re-run has processed by now."""
+        """Yield facts for the waiting events, which the rerun has processed by now."""
         commands = {each.first_seq: (each.command, each.last_seq) for each in self._rerunner.inputs}
         different = {each.recorded[0].seq: each.recorded[-1].seq for each in self._rerunner.differences}
         events, self._waiting = self._waiting, []

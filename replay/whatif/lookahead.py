@@ -1,9 +1,9 @@
 """Delays the steps of a history until the later history that a play needs has been read.
 
 A play needs to know which members are already silent, although they are removed only when their sessions end, and how
-fast members rejoin and sync in the rebalance that begins. So a step waits until the history has been read for twice the
-longest session after it and, if a rebalance begins with it, until that rebalance has ended. At most STEPS_MAX steps
-wait.
+fast members rejoin and sync in the rebalance that begins. So a step waits until the history has been read up to twice
+the longest session timeout after it and, if it begins a rebalance, until that rebalance has ended. At most STEPS_MAX
+steps wait.
 """
 
 from collections import deque
@@ -49,7 +49,7 @@ class Lookahead:
             self.horizon_ms = min(HORIZON_MIN_MS + 2 * self._session_max_ms, HORIZON_MAX_MS)
 
     def ready(self, *, is_end: bool = False) -> Iterator[Step]:
-        """Yield the steps that need not wait any longer. `is_end`: the history has ended."""
+        """Yield the steps that no longer need to wait. `is_end`: the history has ended."""
         while self._steps and (is_end or self._is_ready(self._steps[0])):
             step = self._steps.popleft()
             self._looked_through = 1

@@ -1,4 +1,4 @@
-"""The simulated members of a play: which of them are silent, and which live one sends the next request, and when."""
+"""The simulated members of a play: which are silent, and which live member sends the next request, and when."""
 
 from collections.abc import Container, Iterable
 
@@ -15,7 +15,7 @@ _COMES_AT = (Cause.NOT_REJOINED, Cause.SYNC_TIMED_OUT)
 
 
 class SimulatedMembers:
-    """See the module. Each `group` and `soft` is the play's present one.
+    """See the module. Parameters `group` and `soft` are always the play's current ones.
 
     `silent`: members that send nothing until their process comes back. `silent_once_admitted`: those that fell silent
     while their joins were delayed. `dropped`: live members that were removed.
@@ -32,7 +32,7 @@ class SimulatedMembers:
 
     @property
     def is_any_away(self) -> bool:
-        """True if any member is silent, or will find out that it was dropped."""
+        """True if any member is silent, or has yet to find out that it was dropped."""
         return bool(self.silent or self._late)
 
     def is_alive(self, member_id: MemberId | None) -> bool:
@@ -41,25 +41,25 @@ class SimulatedMembers:
     # ---- what happens to them ---------------------------------------------------------------------------------------
 
     def come(self, member_id: MemberId) -> None:
-        """A member joined, or is heard from again: its sync is awaited."""
+        """Note that a member joined, or is heard from again: its sync is awaited."""
         self._syncs.add(member_id)
 
     def admit(self, member_id: MemberId) -> None:
-        """A member was admitted, perhaps after it had fallen silent."""
+        """Note that a member was admitted, perhaps after it had fallen silent."""
         if member_id in self.silent_once_admitted:
             self.silent[member_id] = self.silent_once_admitted.pop(member_id)
 
     def rejoin(self, member_id: MemberId) -> None:
-        """A member that may have been silent rejoins."""
+        """Let a member rejoin that may have been silent."""
         self.silent.pop(member_id, None)
         self._rejoins.add(member_id)
 
     def begin_rebalance(self, members: Iterable[MemberId], now_ms: int, pace: MemberPace) -> None:
-        """All members are to rejoin, at their pace."""
+        """Make all members rejoin, at their pace."""
         self._rejoins = Rejoins({each: now_ms + pace.rejoins_after_ms(each) for each in members})
 
     def begin_sync_phase(self, pending_syncs: Iterable[MemberId], leader_ms: float) -> None:
-        """All members are to sync; the leader at this time."""
+        """Make all members sync; the leader at this time."""
         self._sync_ms = leader_ms
         self._syncs = Syncs(pending_syncs)
 
@@ -67,7 +67,7 @@ class SimulatedMembers:
         self._sync_ms = now_ms
 
     def drop(self, member: Member, cause: Cause, now_ms: int) -> None:
-        """A live member that was dropped for being late finds out by its next request, and rejoins."""
+        """Drop a live member for being late: it finds out by its next request, and rejoins."""
         if cause not in _COMES_AT or not self.is_alive(member.member_id):
             return
         at_ms = self._sync_ms if cause is Cause.SYNC_TIMED_OUT else self._rejoins.at_ms(member.member_id)
@@ -95,7 +95,7 @@ class SimulatedMembers:
         return min(self._next_in_phase_ms(group, soft), min((at_ms for at_ms, _ in self._late), default=NEVER))
 
     def next_request(self, group: Group, soft: SoftState, now_ms: int) -> AnyCommand | None:
-        """Return the request of a live member whose time has come; None if there is none."""
+        """Return the next request of a live member that is due; None if there is none."""
         for late in self._late:
             if late[0] <= now_ms:
                 self._late.remove(late)

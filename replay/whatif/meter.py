@@ -2,10 +2,10 @@
 
 As for incidents (`incidents/cost.py`): during a rebalance with an eager assignor no partition has a consumer; with a
 cooperative one, and outside of rebalances, only the partitions of silent members have none; if the group is empty, no
-partition has one. Unlike an incident's cost, this includes the first rebalance of a group: an initial delay makes it
-longer. How partitions are assigned in a play is not known, so their number is taken from the log. The control measures
-the recorded history in the same way, so that the two can be compared. Nothing is measured after the end of the log,
-where the recorded cost ends too.
+partition has one. Unlike an incident's cost, this includes the first rebalance of a group, since an initial delay
+prolongs it. The assignment in a play is not known, so the number of partitions is taken from the log. The control
+measures the recorded history in the same way, so that the two can be compared. Nothing is measured after the end of the
+log, where the recorded cost ends, too.
 """
 
 from collections.abc import Iterable
@@ -21,8 +21,8 @@ _REBALANCING = (GroupState.PREPARING_REBALANCE, GroupState.COMPLETING_REBALANCE)
 class Meter:
     """Measures one play. `group`: the group when the play begins.
 
-    `partitions` and `emptied_ms`: for a group without members, its number of partitions, and since when it is empty.
-    A number of partitions is None if it is not known: an assignment cannot be decoded, or is not in the log.
+    `partitions` and `emptied_ms`: for a group without members, its number of partitions, and since when it has been
+    empty. A number of partitions is None if it is not known: an assignment cannot be decoded, or is not in the log.
     """
 
     def __init__(self, group: Group, partitions: int | None = 0, emptied_ms: int | None = None) -> None:
@@ -32,7 +32,7 @@ class Meter:
         """Since when the group has had no member and no rebalance, in wall clock ms; None: it has one."""
         self._is_stopped = False
         self._is_unassigned = not any(each.assignment for each in group.members.values())
-        """True if no member has partitions, so that a cooperative assignor leaves none consumed either."""
+        """True if no member has partitions, so that even with a cooperative assignor none are consumed."""
         self._heard_ms = 0  # the time in which the partitions of silent members would otherwise have been consumed
         self._silent: dict[MemberId, tuple[int | None, int, int]] = {}
         self._ended: dict[MemberId, int | None] = {}
@@ -42,16 +42,16 @@ class Meter:
         self._is_stopped = True
 
     def assigned(self, partitions: int | None) -> None:
-        """Set the number of partitions that were assigned; if it is not known, it stays as it was."""
+        """Set the number of partitions that were assigned; keep the previous one if it is not known."""
         self.partitions = partitions or self.partitions
         self._is_unassigned = False
 
     def expects(self, partitions: int | None) -> None:
-        """Take the number of partitions that will be assigned, for a group whose number was not known so far."""
+        """Set the number of partitions that will be assigned, for a group whose number was not known so far."""
         self.partitions = self.partitions or partitions
 
     def passes(self, ms: int, group: Group | None) -> Standstill:
-        """Let time pass in this state of the group; returns the cost to the running rebalance, if one is running."""
+        """Let time pass in this state of the group; return its cost for the running rebalance, if there is one."""
         if self._is_stopped:
             return Standstill()
         is_rebalancing = group is not None and group.state in _REBALANCING
@@ -66,7 +66,7 @@ class Meter:
     def falls_silent(self, member: Member, before_ms: int) -> None:
         """Begin a silence, of which `before_ms` was before the play.
 
-        In the log the member may have taken over partitions that in the play still belong to another silent member.
+        In the log the member may have got partitions that in the play still belong to another silent member.
         """
         had, others = partitions_had(member), (each for each in self._silent if each != member.member_id)
         taken = total([self._silent[each][0] for each in others])
@@ -75,7 +75,7 @@ class Meter:
         self._silent[member.member_id] = had, self._heard_ms, before_ms
 
     def ends(self, member_id: MemberId) -> None:
-        """End a silence: the member was removed, or is back."""
+        """End a silence: the member was removed, or came back."""
         if member_id in self._silent:
             partitions, since_ms, before_ms = self._silent.pop(member_id)
             self._ended[member_id] = partition_time(partitions, before_ms + self._heard_ms - since_ms)
@@ -89,7 +89,7 @@ class Meter:
         self.emptied_ms, self._is_unassigned = at_ms, True
 
     def fills(self, at_ms: int) -> Standstill:
-        """End the time without members, if the group had none; returns its cost."""
+        """End the time without members, if the group had none; return its cost."""
         emptied_ms, self.emptied_ms = self.emptied_ms, None
         if emptied_ms is None or self._is_stopped:
             return Standstill()

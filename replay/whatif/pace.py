@@ -32,7 +32,7 @@ class MemberPace(msgspec.Struct, frozen=True, kw_only=True):
     `partitions`: how many were assigned in the end; None: not known. `late_ms`: how late the timer fired, if a timer
     ended the join phase; timers are never exactly on time.
 
-    Members (`members`) that are not in `rejoins` did not rejoin; nothing is recorded about others.
+    Those of `members` that are not in `rejoins` did not rejoin; nothing is recorded about others.
     """
 
     members: frozenset[MemberId] = frozenset()
@@ -43,7 +43,7 @@ class MemberPace(msgspec.Struct, frozen=True, kw_only=True):
     partitions: int | None = None
 
     def syncs_after_ms(self, leader_id: MemberId | None) -> float:
-        """Return the time that the leader took; a leader other than the recorded one is assumed to take none."""
+        """Return the time that the leader took; a leader other than the recorded one is assumed to take no time."""
         return self.sync_ms if leader_id == self.leader_id else 0
 
     def rejoins_after_ms(self, member_id: MemberId) -> float:
@@ -62,7 +62,7 @@ def pace_of(begun: Fact, members: Iterable[MemberId], following: Iterable[Step])
     sync_ms = NEVER
     for step in (begun, *following):
         if not isinstance(step, Fact):
-            break  # the pace changes after a gap or a takeover
+            break  # the pace is different after a gap or a takeover
         for event in step.events:
             if isinstance(event, MemberRejoined) and completed is None:
                 rejoins.setdefault(event.member.member_id, max(0, event.why.arrived_ms - begun_ms))

@@ -12,14 +12,16 @@ from muster.events.state import Member
 from muster.replay.whatif.verdict import Standstill
 
 BY_ITSELF_MAX = 20
-"""Maximum number of rebalances in one play beyond two per input; if there are more, rebalances cause one another."""
+"""Maximum number of rebalances in one play beyond two per input; if there are more, rebalances are causing one
+another.
+"""
 CIRCLES = "with these settings one rebalance would have led to the next, again and again: playing it was given up"
 
 
 class Started(msgspec.Struct, kw_only=True, eq=False):
     """A rebalance that began in the play. `admitted`: the members whose joins it admitted, delayed or not.
 
-    `cost`: the cost so far; `ended_ms`: when it was over, or the next one began; `is_cost_known`: see `matching.py`;
+    `cost`: the cost so far; `ended_ms`: when it ended, or the next one began; `is_cost_known`: see `matching.py`;
     `is_over`: whether that cost is final, and not cut off by the end of the log.
     """
 
@@ -55,7 +57,7 @@ class Played:
         self._parts: defaultdict[tuple[MemberId, bool], list[tuple[int, Started]]] = defaultdict(list)
 
     def begin(self, started: Started, *, inputs: int) -> None:
-        """Add a rebalance, which ends the one before. `inputs`: how many the play had so far. Raises TooLong."""
+        """Add a rebalance, which ends the previous one. `inputs`: how many the play had so far. Raises TooLong."""
         if len(self.started) >= BY_ITSELF_MAX + 2 * inputs:
             raise TooLong(CIRCLES)
         self.end(started.at_ms)
@@ -72,7 +74,7 @@ class Played:
             self.started[-1].cost += cost
 
     def last_expiry(self, member: Member) -> ExpiredSession | None:
-        """Return the last session that ended of this member, or of one with its instance id; None if none did."""
+        """Return the last session that ended of this member, or of one with its instance id; None if there is none."""
         instance = member.group_instance_id or ""
         for each in reversed(self.expired):
             if each.member.member_id == member.member_id or each.member.group_instance_id == instance:

@@ -16,7 +16,7 @@ def join_of(group: Group, member: Member, member_id: MemberId, now_ms: int) -> J
         caller=_caller(_JOIN_GROUP, member, now_ms),
         member_id=member_id,
         group_instance_id=member.group_instance_id,
-        # The member's own id would make it a resent request, which leads to no event.
+        # With the member's own id it would be a repeated request, which leads to no event.
         proposed_member_id=member.member_id if member_id == UNKNOWN_MEMBER_ID else PHANTOM,
         protocol_type=group.image.protocol_type or "consumer",
         protocols=member.protocols,

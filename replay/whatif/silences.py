@@ -1,8 +1,8 @@
 """Finds recorded silences that are longer than a shorter session timeout, and notes what is not recorded.
 
-Each event of a member has its longest silence since its previous event. The silence may include time in which a request
-of the member was parked, or the coordinator was paused; no session ends then, so the actual silence may be shorter by
-that time. Silences since a member's last event, and those before a takeover, are not in the log.
+Each event of a member has its longest silence since its previous event. It may include time in which a request of the
+member was parked, or the coordinator was paused: no session ends then, so the relevant silence may be shorter by that
+time. Silences since a member's last event, and those before a takeover, are not in the log.
 """
 
 from collections.abc import Iterator
@@ -56,7 +56,7 @@ class Silences:
 
     @property
     def notes(self) -> Iterator[str]:
-        """Notes on what is not in the log; none unless a session, or the time between polls, would be shorter."""
+        """Notes on what the log lacks; none unless a session timeout, or the time between polls, would be shorter."""
         if self._is_poll_sooner:
             yield (
                 "a client that does not poll within its max.poll.interval.ms (its rebalance timeout) leaves and comes"
@@ -73,7 +73,7 @@ class Silences:
             yield f"{plural(self.takeovers, 'takeover')} cut off what was known about silences"
 
     def feed(self, item: Item) -> Additional | None:
-        """Take the next item; returns the rebalance that a silence before it would have led to."""
+        """Process the next item; return the rebalance that a silence before it would have led to."""
         if isinstance(item, Coordinated):
             self.takeovers += isinstance(item.event, CoordinatorReady) and bool(self._since_ms)
             if isinstance(item.event, CoordinatorPaused):

@@ -1,7 +1,8 @@
-"""The answer of `whatif`. Field names are those of the JSON output.
+"""The answer of `whatif`. Fields are named as in the JSON output.
 
 Grades (`incidents/grade.py`): *recorded*, all inputs of the rules are in the log; *inferred*, the process is identified
-by client id and host alone; *unknown*, the log does not support an answer, and `reason` says what is missing.
+by client id and host alone; *unknown*, the log does not contain enough for an answer, and `reason` says what is
+missing.
 """
 
 from enum import StrEnum, unique
@@ -27,8 +28,8 @@ class Verdict(StrEnum):
 class Standstill(msgspec.Struct, frozen=True, kw_only=True):
     """The time in which the group was not Stable, and the partition time without a consumer (partitions times ms).
 
-    Both count rebalances. `partition_ms` also counts the silences of members that ended in a rebalance or without one,
-    and times without members that ended in a rebalance.
+    Both count rebalances. `partition_ms` also counts the silences of members, whether or not a rebalance ended them,
+    and times without members that a rebalance ended.
     """
 
     not_stable_ms: int = 0
@@ -53,9 +54,9 @@ class Replayed(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag=
     """A recorded rebalance. `would_begin_at`: when it would have begun; None unless it would have happened.
 
     `recorded` and `played`: the cost as recorded, and with the other settings; None if it is not known. `played` is not
-    known for a *cannot-tell*, and if `is_cost_final` is false: it, or the one that it would have been part of, was
-    still running when the log ended. A rebalance that would not have happened still costs the silence of its members,
-    and may have made another one longer.
+    known for a *cannot-tell*, and if `is_cost_final` is false: the rebalance, or the one that it would have been part
+    of, was still running when the log ended. A rebalance that would not have happened still costs the silence of its
+    members, and may have made another one longer.
 
     `generation_id`: the generation by which `muster replay why` finds it, if it led to one.
     """
@@ -76,7 +77,7 @@ class Replayed(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag=
 
 
 class Additional(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="additional"):
-    """A rebalance that is not in the log: it would have happened between two times, or that cannot be determined."""
+    """A rebalance that is not in the log: it would have happened between two times, or perhaps would have."""
 
     since: Instant
     until: Instant
@@ -94,9 +95,9 @@ Line = Replayed | Additional
 class WhatIf(msgspec.Struct, frozen=True, kw_only=True):
     """`settings`: the changed ones. `avoided_ms`: the recorded durations of rebalances that would not have happened.
 
-    Counts include all rebalances, of the window if there is one. `besides` and `besides_unknown` count the additional
-    ones by verdict; `left_out`: earlier rebalances that are counted but not listed. `recorded` and `played`: the total
-    cost of all rebalances whose cost is known both ways, `played` with the additional ones; `advice` compares these.
+    Counts are of all rebalances, or of those in the window. `besides` and `besides_unknown` count the additional ones
+    by verdict; `left_out`: earlier rebalances that are counted but not listed. `recorded` and `played`: the total cost
+    of all rebalances whose cost is known both ways, `played` with the additional ones; `advice` compares these.
     `undecided`: the minimum recorded cost of the others (those that cannot be determined, those that depend on them,
     and those whose cost is not final), which is in neither sum. `not_over`: how many have no final cost.
     """

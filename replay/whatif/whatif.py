@@ -1,8 +1,8 @@
 """The fold of `whatif` from a group's items to verdicts on its rebalances.
 
 The recorded rebalances are played twice: with the other settings and, as a control, with the recorded settings. If the
-control does not reproduce the recorded rebalance, something mattered that is not in the log (handed-out ids that held
-up a phase, requests without an effect). The first play then proves nothing, and the verdict is *cannot tell*.
+control does not reproduce the recorded rebalance, something mattered that is not in the log (handed-out ids that
+delayed a phase, requests without an effect). The first play then proves nothing, and the verdict is *cannot tell*.
 """
 
 import math
@@ -72,7 +72,7 @@ class WhatIfFold:
         return not (self._verdicts.has_open or any(player.is_playing for player in self._players))
 
     def feed(self, item: Item, *, is_within: bool = True) -> Iterator[Line]:
-        """Take the next item; yields the verdicts that are ready. `is_within`: whether it is in the window."""
+        """Process the next item; yield the verdicts that are ready. `is_within`: whether it is in the window."""
         if isinstance(item, Coordinated) and isinstance(item.event, CoordinatorElected):
             check_for(self._alterations, item.event)
         self._verdicts.feed(item, is_within=is_within)
@@ -84,7 +84,7 @@ class WhatIfFold:
         yield from self._go_on()
 
     def end(self) -> Iterator[Line]:
-        """End the history; yields the remaining verdicts."""
+        """End the history; yield the remaining verdicts."""
         for step in self._facts.end():
             self._ahead.add(step)
         self._verdicts.end()
@@ -97,7 +97,7 @@ class WhatIfFold:
     def _go_on(self, *, is_end: bool = False) -> Iterator[Line]:
         for step in self._ahead.ready(is_end=is_end):
             if isinstance(step, Fact) and isinstance(step.events[0], GroupCreated):
-                self._group = self._nothing()  # like the re-run that made the step
+                self._group = self._nothing()  # like the rerun that made the step
             for player in self._players:
                 player.take(step, self._group)
             if isinstance(step, Fact):
@@ -112,7 +112,7 @@ class WhatIfFold:
         return new_group(self._group.group_id, incarnation=self._group.incarnation, wall_ms=0)
 
     def _besides(self, before_ms: float) -> Iterator[Line]:
-        """Yield the additional rebalances, except those that the control has too."""
+        """Yield the additional rebalances, except those that the control also has."""
         told, in_control = self._player.besides(before_ms), self._control.besides(before_ms)
         moments = [at_ms for at_ms, _ in in_control]
         yield from (

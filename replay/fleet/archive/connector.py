@@ -16,7 +16,7 @@ from muster.events.kafka.security import (
 )
 
 PACKAGE: Final = "org.apache.spark:spark-sql-kafka-0-10_2.13:4.0.0"
-"""The Kafka source for Spark 4.0.x. Later versions of its parts are not all published."""
+"""The Kafka source for Spark 4.0.x. For later versions not all of its dependencies are published."""
 
 _LOGIN_MODULES: Final = {
     "PLAIN": "org.apache.kafka.common.security.plain.PlainLoginModule",
@@ -26,7 +26,7 @@ _LOGIN_MODULES: Final = {
 
 
 def connector_options(entries: Sequence[str] | None, environment: Mapping[str, str]) -> dict[str, str]:
-    """The options that correspond to `--kafka-config` and its variables, which have already been checked.
+    """The options that correspond to `--kafka-config` and its environment variables, which have already been checked.
 
     Raises BadSecurity for a key in a format that Java cannot read.
     """
@@ -73,7 +73,7 @@ def _text(path: str) -> str:
 
 
 def _key(text: str, path: str) -> str:
-    """The key alone, as Java reads PKCS #8."""
+    """The key alone, in the form of PKCS #8 that Java reads."""
     for kind in ("PRIVATE KEY", "ENCRYPTED PRIVATE KEY"):
         _, begin, rest = text.partition(f"-----BEGIN {kind}-----")
         body, end, _ = rest.partition(f"-----END {kind}-----")

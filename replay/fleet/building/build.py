@@ -1,4 +1,4 @@
-"""A build: turns what was logged since the last one into parts of tables, and a manifest that names them.
+"""A build: turns the events since the last build into parts of tables, and a manifest that names them.
 
 stage     the log's records from the offsets that the previous build reached: an archive's own files, or copies
           (`stage.py`); and the reads that concern all groups of a partition (`pieces.py`)

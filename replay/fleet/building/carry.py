@@ -1,8 +1,8 @@
-"""Copy the states and open rows of groups without new events since the last build, instead of folding them again.
+"""Copies the states and open rows of groups without new events since the last build, instead of folding them again.
 
-DuckDB reads the rows and they are written unchanged, so that a build costs what is new, and little for every other
-group.
-A group is *touched* if it has a new record, or if its partition has one (a coordinator's event, for instance).
+DuckDB reads the rows, and they are written unchanged, so the cost of a build is that of the new events, and little for
+every other group. A group is *touched* if it has a new record, or if its partition has one (a coordinator's event, for
+instance).
 """
 
 from collections.abc import Sequence

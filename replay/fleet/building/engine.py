@@ -1,7 +1,7 @@
 """The interface of engines, and the work that all engines share: ordered records -> parts of tables.
 
-An engine's one job is to deliver the records of each group in one run, by offset, after the group's carried-over state.
-Whichever engine does it, the same function folds the records and writes the parts, in this process or in a worker.
+An engine only has to deliver the records of each group without interruption, by offset, after the group's carried-over
+state. The same function folds the records and writes the parts for every engine, in this process or in a worker.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -46,7 +46,7 @@ def untold(_events: int) -> None:
 
 
 class Task(msgspec.Struct, frozen=True, kw_only=True):
-    """The work, apart from the records. `to`: the folder of the tables, which all workers can see.
+    """The work, apart from the records. `to`: the folder of the tables, which all workers can access.
 
     `scratch`: a folder for what does not fit into memory. `shared`: the reads since the previous build that concern
     whole partitions; `preludes`: the state of the partitions before those.

@@ -2,10 +2,10 @@
 
 The rows report what `muster replay why` reports, from the same transitions, rebalances and incidents. Closed rows are
 returned immediately, so only one episode of one group is kept in memory. Open state can be carried over to the next
-build: `GroupFold` continues with the group's next records as if all had come at once.
+build: `GroupFold` continues with the group's next records as if it had read them all in one build.
 
-Reads that concern the whole partition (its coordinators, and since when) are passed beside the group's own records,
-since every group of the partition needs them.
+Reads that concern the whole partition (its coordinators, and since when) are passed separately from the group's own
+records, since every group of the partition needs them.
 
 Order is checked, never assumed: offsets and, within an incarnation, `seq` increase from record to record. If they do
 not, the engine has delivered records in another order than the log's (or twice), and every row would be wrong:
@@ -83,11 +83,11 @@ class GroupFold:
         return self.feed(read_value(value, position, of_partition=False))
 
     def _is_next(self, offset: int, event: AnyEvent) -> bool:
-        """Return whether nothing is missing before the event; if so, the gap check has taken it in."""
+        """Return whether nothing is missing before the event; if so, the gap check has accepted it."""
         return offset > self._offset and event.incarnation == self._incarnation and self._gaps.follows(event)
 
     def begin(self, prelude: Iterable[Told]) -> Iterator[RowOf]:
-        """Process the state of the partition before the group's first record."""
+        """Process the state that the partition had before the group's first record."""
         for read in prelude:
             yield from self._take(read)
 
@@ -124,7 +124,7 @@ class GroupFold:
                 yield "rebalances", rebalance_row(rebalance, incident, self.log_partition)
 
     def _check(self, read: Told) -> None:
-        """Refuse a record that is out of order. Raises OutOfOrder."""
+        """Raise OutOfOrder if the record is out of order."""
         offset = read.position.offset
         if offset <= self._offset:
             raise OutOfOrder(self._misplaced(read, f"offset {self._offset}"))
@@ -133,7 +133,7 @@ class GroupFold:
             incarnation, seq = read.event.incarnation, read.event.seq
             if incarnation == self._incarnation and seq <= self._seq:
                 raise OutOfOrder(self._misplaced(read, f"seq {self._seq}, its own seq is {seq}"))
-            if incarnation >= self._incarnation:  # else a leftover of an earlier life, which compaction has left
+            if incarnation >= self._incarnation:  # else a leftover of an earlier incarnation
                 self._incarnation, self._seq = incarnation, seq
 
     def _misplaced(self, read: Told, before: str) -> str:

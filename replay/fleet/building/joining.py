@@ -1,8 +1,8 @@
-"""Merge small closed parts, so that many small builds leave about as many files as one large build.
+"""Merges small closed parts, so that many small builds leave about as many files as one large build.
 
-Parts are merged by size, as soon as there are AT_ONCE of about the same size. So a table has fewer than AT_ONCE parts
-of each size below FULL_ROWS, about 40 in all, plus the full ones, which are never merged; and a row is rewritten once
-per size, six times at most.
+Parts are merged as soon as there are AT_ONCE of about the same size. So a table has fewer than AT_ONCE parts of each
+size below FULL_ROWS, about 40 in all, plus the full ones, which are never merged; and a row is rewritten once per size,
+six times at most.
 
 Merging is part of a build: its manifest names the merged part instead of the others, which are kept for readers of the
 previous build (`builds.py`). So no reader sees a row twice or misses one, whenever the build ends.

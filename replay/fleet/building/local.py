@@ -42,7 +42,7 @@ class LocalEngine:
                     batches: pa.RecordBatchReader = ordered.to_arrow_reader(BATCH_ROWS)
                     return fold_batches(batches, task, watch)
                 except (duckdb.Error, pa.ArrowException):
-                    if source.failed is not None:  # DuckDB would replace it by its own error
+                    if source.failed is not None:  # DuckDB would replace it with its own error
                         raise source.failed from None
                     raise
 

@@ -1,9 +1,9 @@
-"""Each group's fold as bytes: state that is open at the end of a build, carried over to the next.
+"""Each group's fold as bytes: state that is open at the end of a build and carried over to the next.
 
-The next fold continues as if all records had come at once, so tables built in steps equal those of a full build. The
-bytes are pickles, read with a list of what they may contain: classes of `muster` and a few containers. Only the same
-rules can read them, which a build checks first (`RULES_VERSION`). For anything else NotCarriedOver is raised, and the
-tables have to be rebuilt.
+The next fold continues as if it had read all records in one build, so tables built in steps equal those of a full
+build. The bytes are pickles, which may only contain listed types: classes of `muster` and a few containers. They can
+only be read under the same rules, which a build checks first (`RULES_VERSION`). Anything else raises NotCarriedOver,
+and the tables have to be rebuilt.
 """
 
 import io
@@ -36,7 +36,7 @@ class _Unpickler(pickle.Unpickler):
             raise NotCarriedOver(f"{module}.{name} is no part of what a build carries over")
         found = super().find_class(module, name)
         is_ours = isinstance(found, type) and (found.__module__, found.__qualname__) == (module, name)
-        if module.startswith(_FOLDERS) and not is_ours:  # such as something that the module has imported
+        if module.startswith(_FOLDERS) and not is_ours:  # e.g. a name that the module has imported
             raise NotCarriedOver(f"{module}.{name} is no class of that module")
         return found
 
@@ -60,5 +60,5 @@ def load(state: bytes) -> Any:  # noqa: ANN401 -- what was dumped
         return _Unpickler(io.BytesIO(state)).load()
     except NotCarriedOver:
         raise
-    except Exception as error:  # bytes that are no state can ask for anything
+    except Exception as error:  # corrupt bytes can raise any exception
         raise NotCarriedOver(f"what the build before has carried over cannot be read: {error}") from error

@@ -2,9 +2,8 @@
 groups.
 
 A partition may have thousands of groups, and any number of unreadable records. So they are indexed once, and a group
-asks for those between two of its own records: of consecutive unreadable records it gets the first few, the number of
-the others and where they end. The fold gives the same result for that as for all of them one by one
-(`UNREADABLE_NAMED`).
+asks for those between two of its own records: of consecutive unreadable records it gets the first few, and the number
+of the others and where they end, from which the fold computes the same result as from all of them (`UNREADABLE_NAMED`).
 """
 
 from bisect import bisect_left
@@ -60,7 +59,7 @@ class PartitionReads:
 
 
 class _Rows:
-    """Reads in order. A *row* is unreadable records less than QUIET_MS apart with no other read in between.
+    """Reads in order. A *row* is a run of unreadable records less than QUIET_MS apart, with no other read in between.
 
     Of a row only the first few are passed on one by one.
     """
@@ -96,7 +95,7 @@ def _joined(read: Told, last: Told, more: int) -> Told:
 
 
 class _Owners:
-    """The owners' events; a group that begins gets the last election and the last event."""
+    """The owners' events; a new group gets the last election and the last event."""
 
     def __init__(self, events: Sequence[Coordinated]) -> None:
         self._events = events
@@ -123,7 +122,7 @@ class _UnknownGroups:
     def __init__(self, reads: Iterable[Read]) -> None:
         self._broken: list[Broken] = []
         self._gone_at: list[int] = []
-        """The offset at which each of them was passed over."""
+        """The offset at which each of them was skipped."""
         self._passed_over: list[int] = []
         """The same offsets, in order."""
         self._there: dict[tuple[int, int], tuple[Told, ...]] = {}

@@ -1,6 +1,6 @@
 """The pieces of a log: an archive's segments in place, or another log's records copied into such files, undecoded.
 
-Both start at the offsets that the previous build reached, so that a build reads only what is new.
+Both start at the offsets that the previous build reached, so that a build reads only new records.
 """
 
 from collections.abc import Iterator, Mapping
@@ -27,7 +27,7 @@ STAGED: Final = pa.schema([SCHEMA.field(name) for name in COLUMNS])
 
 
 class Staged(msgspec.Struct, frozen=True, kw_only=True):
-    """The pieces, in offset order, and what was left out: foreign records, and what could not be read."""
+    """The pieces, in offset order, and what was left out: foreign records and unreadable parts."""
 
     pieces: tuple[Piece, ...]
     foreign_records: ForeignRecords

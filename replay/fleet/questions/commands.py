@@ -1,7 +1,7 @@
 """Implements `muster fleet top`, `causes`, `storms`, `incidents`, `group`.
 
-Errors end a command with one line, and the exit codes of `muster replay`: 1 if the tables can be read but do not have
-what was asked for, 2 for a wrong option or unreadable tables.
+Errors end a command with one line, and the exit codes of `muster replay`: 1 if the tables can be read but lack what was
+asked for, 2 for a wrong option or unreadable tables.
 """
 
 from collections.abc import Callable, Mapping
@@ -73,9 +73,9 @@ class Asking:
             fail(str(error), CANNOT_READ)
 
     def show(self, ask: "Callable[[], Answer]", thing: str) -> None:
-        """Print the answer, or what was searched if it has no rows. Ends the command if no group matches the pattern.
+        """Print the answer, or if it has no rows, where was searched. Ends the command if no group matches the pattern.
 
-        `thing`: what a row is, such as 'storm'.
+        `thing`: the noun for a row, such as 'storm'.
         """
         from muster.replay.fleet.questions.queries import groups_in  # noqa: PLC0415 -- an extra
         from muster.replay.fleet.questions.show import show  # noqa: PLC0415

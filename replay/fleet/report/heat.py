@@ -1,7 +1,7 @@
 """A heat map by group and hour, as SVG paths. Pure.
 
 A row is a group, a column an hour (or several, if there are more hours than columns). The level of a cell shows the
-cost of what began in it; levels are the same on every page, so that pages can be compared.
+cost of what began in that hour; levels are the same on every page, so that pages can be compared.
 """
 
 from collections.abc import Iterable, Mapping
@@ -13,10 +13,10 @@ from muster.replay.text.times import Instant, instant
 
 HOUR_MS: Final = 3_600_000
 COLUMNS_MAX: Final = 24 * 31
-"""The hours of a month; narrower columns would be indistinguishable on a screen."""
+"""The number of hours in a month; narrower columns would be indistinguishable on a screen."""
 
 LEVELS: Final = ((3_600_000, 5, "1 h or more"), (600_000, 4, "10 min"), (60_000, 3, "1 min"), (10_000, 2, "10 s"))
-"""The level of a cell by its minimum partition time in ms; anything below has level 1."""
+"""The minimum partition time (ms) of each level above 1."""
 
 LABELS_MAX: Final = 8
 
@@ -37,7 +37,7 @@ class Scale(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def labels(self) -> tuple[tuple[float, Instant], ...]:
-        """Label positions in percent of the width, and the time at each. The last one leaves room for its text."""
+        """Label positions in percent of the width, and the time at each. The last position leaves room for its text."""
         step = max(1, -(-self.columns // LABELS_MAX))
         places = range(0, max(1, self.columns - step + 1), step)
         return tuple((round(100 * at / self.columns, 2), self.begin(at)) for at in places)
@@ -68,7 +68,7 @@ def level_of(partition_ms: int) -> int:
 
 
 def paths_of(cells: Mapping[int, int], scale: Scale) -> tuple[tuple[int, str], ...]:
-    """The paths of a row, by level. `cells`: ms by hour. Adjacent cells of the same level are one stroke."""
+    """The SVG paths of a row, by level. `cells`: ms by hour. Adjacent cells of the same level become one stroke."""
     columns: dict[int, int] = {}
     for hour, partition_ms in cells.items():
         column = scale.column(hour)

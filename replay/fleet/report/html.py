@@ -1,7 +1,7 @@
 """The values of the fleet's page -> one HTML document, without scripts and without requests to any host.
 
-Names are data: the template escapes them. A page that exceeds the size limit of a group's page is made with fewer
-groups.
+Names are data: the template escapes them. The size limit is that of a group's page; a page that exceeds it is rendered
+again with fewer groups.
 """
 
 import re

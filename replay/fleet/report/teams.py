@@ -1,4 +1,4 @@
-"""Teams, and the cost of their groups. A team is the part of group names that a pattern matches. Pure."""
+"""Teams, and the cost of their groups. A team is the part of group ids that a pattern matches. Pure."""
 
 import re
 from collections.abc import Iterable
@@ -7,7 +7,7 @@ from typing import Final
 import msgspec
 
 DEFAULT_PATTERN: Final = r"^([^._-]+)[._-]"
-"""The start of a group's name, up to the first of these separators."""
+"""The start of a group's id, up to the first of these separators."""
 
 NO_TEAM: Final = "(no team)"
 

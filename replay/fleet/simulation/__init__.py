@@ -7,7 +7,7 @@ world's own view of the group's state. It is never derived from events, nor from
     cli.py          the options of `muster fleet simulate`
     commands.py     implements it
     fleet.py        a fleet's groups, teams, partitions and days: the rates of scenarios and outages, by hour
-    week.py         a group over days, and its ground truth as a line of JSON
+    week.py         a group over several days, and its ground truth as a line of JSON
     spool.py        all groups, simulated one by one, merged by time for each partition
     sinks.py        the archive, SQLite file or topic that receives the events
     stage.py        a randomly drawn group, the operations on its processes, and scenarios by name

@@ -1,10 +1,10 @@
 """The table `flapping_members`: processes that joined a group repeatedly in a day.
 
-Dynamic members with the same client id and host at the same time cannot be told apart, so a process has flapped only if
-it joined more often than the number of members present at once explains.
+Dynamic members with the same client id and host at the same time are indistinguishable, so a process counts as flapping
+only if there were more joins than the number of such members at one time accounts for.
 
-Joins with an outside cause are left out: those of processes that a deployment replaced, of a planned change, and of
-members that lost their places in a coordinator outage. A group that is deployed three times a day does not flap.
+Joins with an external cause are left out: those of processes that a deployment replaced, of a planned change, and of
+members that lost their places in a coordinator outage. So being deployed three times a day is not flapping.
 """
 
 from typing import Final
@@ -16,7 +16,7 @@ _REPLACING: Final = ", ".join(f"'{kind.name}'" for kind in (deployment.KIND, blu
 """Kinds whose culprits are the processes that were replaced, by their old and new member ids."""
 
 _OF_ALL: Final = ", ".join(f"'{kind.name}'" for kind in (planned.PLANNED, coordinator_outage.OUTAGE))
-"""Kinds that members do not cause."""
+"""Kinds that are not caused by members."""
 
 QUERY: Final = f"""
 with

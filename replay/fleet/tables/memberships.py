@@ -1,4 +1,4 @@
-"""The stays of a group's members: from a join to its end, under one member id.
+"""The stays of a group's members; a stay lasts from a join until the member id is gone.
 
 A stay begins with the first event of a member id, even if its join is no longer in the log (the member records when it
 joined), and ends when the member is removed or another process takes its instance id. Unknown values are null.
@@ -51,7 +51,7 @@ class Stays:
         self._there: dict[MemberId, _Stay] = {}
 
     def feed(self, step: Transition) -> list[Row]:
-        """Take in the next transition; return the stays that ended with it."""
+        """Process the next transition; return the stays that ended with it."""
         ended = self._end_of_life() if step.begins_life else []
         for part in step.parts:
             if isinstance(part, MemberAssigned) and part.member.member_id in self._there:  # most are

@@ -1,4 +1,4 @@
-"""Write rows to Parquet files in bounded memory: the parts that tables consist of.
+"""Writes rows to Parquet files in bounded memory: the parts that tables consist of.
 
 A part has a unique name, and belongs to a table once a build names it (`builds.py`); a part that no build names is a
 leftover of a build that did not finish.
@@ -22,11 +22,12 @@ from muster.replay.fleet.tables.rows import Row
 from muster.replay.fleet.tables.schemas import TABLES
 
 ROWS_MAX: Final = 5_000
-"""Rows of a table that are buffered before they are written as a row group."""
+"""How many rows of a table are buffered before they are written as a row group."""
 
 STATE_BYTES_MAX: Final = 4 * 1024 * 1024
-"""The same limit for carried-over states: their sizes differ by a factor of over a thousand, and writing takes five
-times as much memory."""
+"""The same limit for carried-over states, in bytes, since their sizes differ by a factor of over a thousand; writing
+takes five times as much memory.
+"""
 
 _PART: Final = re.compile(r"\d{6,}-[0-9a-f]{32}-[a-z0-9-]+\.parquet")
 
@@ -124,7 +125,9 @@ def is_part(name: str) -> bool:
 
 
 def read_parquet(paths: Iterable[Path]) -> str:
-    """A DuckDB expression that reads these files. Their folders are taken literally, not as patterns or partitions."""
+    """A DuckDB expression that reads these files. Paths are taken literally, not as glob patterns or Hive
+    partitions.
+    """
     quoted = ("'" + escape(str(path)).replace("'", "''") + "'" for path in paths)
     return f"read_parquet([{', '.join(quoted)}], hive_partitioning = false)"
 

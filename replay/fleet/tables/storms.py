@@ -1,8 +1,8 @@
-"""The table `storms`: incidents of several groups with a common cause. Rules and numbers are those of `digest`.
+"""The table `storms`: incidents of several groups with a common cause. The rules and thresholds are those of `digest`.
 
-A run is a series of incidents of one host, or of coordinators, each of which began soon after the one before. It is a
-storm if it has enough groups. A run may last for days: if it includes a touched day, all of it is read, and the day on
-which it began is rebuilt.
+A run is a series of incidents of one host, or of coordinators, each of which began soon after the previous one. It is a
+storm if it affects enough groups. A run may last for days: if it includes a touched day, all of it is read, and the day
+on which it began is rebuilt.
 """
 
 from collections.abc import Set

@@ -1,4 +1,5 @@
-"""An episode: the part of a group's history between two quiet times, and the facts that kinds of incidents need of it.
+"""An episode: the part of a group's history between two quiet times, and the facts about it that kinds of incidents
+need.
 
 episode.py               The episode, and the queries that kinds of incidents make.
 acts.py                  Acts: single things that happened to a member or to the group.

@@ -1,4 +1,4 @@
-"""The connections that members used (format level 6): one connection with two member ids is the same process.
+"""The connections that members used (format level 6): two member ids on one connection are the same process.
 
 Different connections prove nothing: a client may have several, and opens a new one if it has lost the old one.
 
@@ -41,7 +41,7 @@ class MemberConnections:
         return not self.own(one).isdisjoint(self.own(other))
 
     def own(self, member_id: MemberId) -> set[ConnectionKey]:
-        """Return the connections that the member used, and no other member at that time."""
+        """Return the connections that only this member used at the time."""
         return self._of.get(member_id, set()) - self._shared
 
     def _note(self, member_id: MemberId, connection: ConnectionKey | None) -> None:

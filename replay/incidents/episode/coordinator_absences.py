@@ -1,7 +1,7 @@
 """The owners of the partition, and the times without one.
 
-An owner records that it is alive every five seconds, and the next owner logs the last such time (format level 4).
-Older logs lack this time: they show only that the owner ended after its last event.
+An owner records every five seconds that it is alive, and the next owner logs the last such time (format level 4). Older
+logs lack it: they show only that the owner ended after its last event.
 """
 
 from collections.abc import Sequence
@@ -17,7 +17,7 @@ from muster.replay.history.clock import BEGIN, ClockReading
 from muster.replay.history.items import Coordinated
 
 SIGN_OF_LIFE_MS: Final = 5_000
-"""An owner ends within this time after it last recorded that it was alive."""
+"""An owner that ended did so within this time after it last recorded that it was alive."""
 
 
 @unique
@@ -65,8 +65,8 @@ class Absences:
     """The fold over the partition's events.
 
     Times of one owner are corrected for clock jumps (`history/clock.py`); those of a takeover are compared by the wall
-    clock, the only clock that two owners share. `begin_ms`: corrected time of the group's last event before the history
-    begins, and `clock`: the reading at that event; the owner was alive.
+    clock, the only clock that owners have in common. `begin_ms`: corrected time of the group's last event before the
+    history begins, and `clock`: the reading at that event; the owner was alive.
     """
 
     def __init__(self, begin_ms: int = 0, clock: ClockReading = BEGIN) -> None:
@@ -88,7 +88,7 @@ class Absences:
         return item.at_ms - (self._jumped_ms if item.event.owner_epoch == self._epoch else 0)
 
     def note(self, item: Coordinated, members: Sequence[Member]) -> Away | None:
-        """Take an event of the partition; returns the time without an owner that ends with it."""
+        """Process an event of the partition; return the period without an owner that ends with it."""
         event = item.event
         away = None
         if isinstance(event, CoordinatorReady):

@@ -11,7 +11,7 @@ from muster.replay.rebalances.rebalance import Outcome, Rebalance
 
 
 class Hole(msgspec.Struct, frozen=True, kw_only=True):
-    """A missing part after the event `after_seq`; it happened between `from_ms` and `to_ms` (wall clock)."""
+    """A missing part after the event `after_seq`; it lies between `from_ms` and `to_ms` (wall clock)."""
 
     part: Gap | Broken
     after_seq: int
@@ -43,7 +43,9 @@ def is_within_events(hole: Hole, acts: Iterable[AnyAct], rebalances: Sequence[Re
 
 
 def may_hide_other_half(hole: Hole, act: AnyAct) -> bool:
-    """Return whether the hole may hide the other half of a replacement: a join for a leave, or a leave for a join."""
+    """Return whether the hole may hide the other half of a replacement: the join after a leave, or the leave after a
+    join.
+    """
     if isinstance(act, Went):
         return hole.is_within(act.at_ms, act.at_ms + REPLACED_MS)
     return isinstance(act, Came) and hole.is_within(act.at_ms - REPLACED_MS, act.at_ms)

@@ -2,10 +2,10 @@
 
 An instance id is a recorded identity. A client id with a host is a hypothesis, used only if no two live members of the
 group shared it. Otherwise it is not known which process rejoined as which member: behind a sidecar every host is the
-sidecar's, and Java's default client ids are the same in each process. A pod that was moved has another address, but may
-be the same process if no other member has its client id.
+sidecar's, and Java's default client ids are the same in each process. A pod that was rescheduled has another address,
+but may be the same process if no other member has its client id.
 
-A member that was dead when its successor joined shared nothing with it, however long its session lasted.
+A member that was dead when its successor joined did not share these with it, however long its session lasted.
 """
 
 import math
@@ -47,7 +47,7 @@ class Identities:
         return self._processes.get(member.member_id) or _process(member, frozenset())
 
     def kin(self, member: Member) -> Hashable:
-        """Return a key that is equal for members that may be one process; a moved process keeps its client id."""
+        """Return a key that is equal for members that may be one process; a rescheduled process keeps its client id."""
         process = self.process_of(member)
         if process.grade is Grade.UNKNOWN:
             return process.grade, member.client_id

@@ -1,7 +1,7 @@
 """The members of the group at any time of an episode, and when the cluster upstream coordinated it.
 
-Each wave of restarts looks up the members, so full copies are kept at some acts, and the others are derived from the
-nearest copy before them.
+Each wave of restarts looks up the members, so full copies are kept at some acts, and the members at others are derived
+from the nearest copy before them.
 """
 
 from bisect import bisect_left, bisect_right
@@ -16,7 +16,7 @@ from muster.events.ids import MemberId
 from muster.replay.incidents.episode.acts import AnyAct, AskedFor, Came, CameBack, Phase
 
 _RETURNS_MAX: Final = 100
-"""A copy of the members is kept after this many returns without a phase."""
+"""A copy of the members is kept after this many returns without a change of phase."""
 
 _place = itemgetter(0)
 
@@ -55,13 +55,13 @@ class Memberships:
 
 
 class UpstreamTimes:
-    """The times in which the group was at the cluster upstream: from its release until its adoption."""
+    """The times in which the cluster upstream coordinated the group: from its release until its adoption."""
 
     def __init__(self, acts: Iterable[AnyAct]) -> None:
         times = list(_upstream_times(acts))
         self._since_ms = [since_ms for since_ms, _ in times]
         self._until_ms = [until_ms for _, until_ms in times]
-        # If a clock was set back, later ones may begin or end before earlier ones.
+        # If a clock was set back, later times may begin or end before earlier ones.
         self._latest_until_ms = list(accumulate(self._until_ms, max))
         self._first_since_ms = list(accumulate(reversed(self._since_ms), min))[::-1]
 
@@ -76,7 +76,7 @@ class UpstreamTimes:
 def _upstream_times(acts: Iterable[AnyAct]) -> Iterator[tuple[int, float]]:
     """Yield when each time began and ended (wall clock ms); the end is infinite if it is not in the episode.
 
-    A group that was released without a config for it stays at the cluster until a member joins here.
+    A group that was released without a config for it stays upstream until a member joins here.
     """
     since_ms, is_configured = None, False
     for act in acts:

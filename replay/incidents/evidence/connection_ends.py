@@ -1,13 +1,13 @@
 """How a lost member's connection ended, and what that shows about its process (format level 6).
 
 ENDED    the client's side closed or reset the connection within a heartbeat of the last request, or while it waited for
-         the response to its join: the process had ended, in one way or another, but its machine and the network were
-         up. (docs/clients.md: true of all client families, for SIGTERM, kill -9 and an exception alike; FIN or RST
-         varies.)
+         the response to its join: the process had ended somehow, but its machine and the network were up.
+         (docs/clients.md: this holds for all client families, after SIGTERM, kill -9 or an exception; some send FIN,
+         some RST.)
 LATER    the client's side closed the connection, but later: the client dropped it, or a proxy in between did
 OPEN     it was still open when the member was removed: the process was paused or polled too late, its machine had
          died, or the network was cut
-LOST     the operating system dropped it, since nothing was acknowledged
+LOST     the operating system dropped it because nothing was acknowledged
 UNKNOWN  not recorded, or Muster closed it itself, or the Muster process in between was lost
 
 The connection is that of the last hop: of a proxy, if there is one in between.
@@ -27,11 +27,13 @@ from muster.replay.rebalances.wording import host
 from muster.replay.text.times import duration, instant
 
 SLACK_MS: Final = 1_000
-"""A client closes its sockets, and Muster notices it, within this time (up to 0.5 s was measured)."""
+"""How long after its end a client's sockets are closed and Muster notices (up to 0.5 s was measured)."""
 
 
 ONE_MOMENT_MS: Final = 200
-"""Connections from one address that end within this time may have a common cause, such as a proxy that ended."""
+"""Connections from one address that end within this time of each other may have a common cause, such as a stopped
+proxy.
+"""
 
 
 @unique

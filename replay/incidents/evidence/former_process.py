@@ -2,7 +2,7 @@
 
 ALIVE    it was fenced afterwards
 CLOSED   it had closed its connection within a heartbeat of its last request (format level 6)
-SILENT   it had been silent for longer than a live process is (which sends a heartbeat in each third of the session)
+SILENT   it had been silent for longer than a live process would be, which sends a heartbeat every third of the session
 ENDED    it was never heard from again, although a live process would have been fenced at its next heartbeat
 UNKNOWN  it was alive shortly before, and the history does not show what happened to it: a restart, a poll timeout and
          a second process look the same
@@ -50,7 +50,7 @@ def _was_silent(episode: Episode, came: CameBack) -> bool:
 
 
 def _silent_from_ms(episode: Episode, came: CameBack) -> int | None:
-    """Return since when it was not heard from, by the log: its last request, or a takeover; None if not recorded."""
+    """Return since when, by the log, it was not heard from: its last request, or a takeover; None if not recorded."""
     if came.heard is not False:
         return came.last_seen_ms if came.heard else None
     takeovers = (each.until_ms for each in episode.aways if not each.paused and each.until_ms <= came.at_ms)
@@ -58,7 +58,9 @@ def _silent_from_ms(episode: Episode, came: CameBack) -> int | None:
 
 
 def _would_have_been_fenced(episode: Episode, came: CameBack) -> bool:
-    """Return whether a live process would have been fenced since; in a rebalance a waiting request may be its last."""
+    """Return whether a live process would have been fenced since then; in a rebalance its last request may still be
+    parked.
+    """
     until_ms = came.at_ms + _session_ms(came)
     return came.absorbed and until_ms <= episode.taken_again_ms(came) and not episode.was_away(came.at_ms, until_ms)
 

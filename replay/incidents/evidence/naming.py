@@ -13,7 +13,7 @@ NAMED_MAX = 5
 
 
 def process_name(member: Member | MemberRef) -> str:
-    """Return the name by which an operator knows the process: its instance id, else its client id, with the host."""
+    """Return the name under which operators know the process: its instance id, else its client id, with the host."""
     if member.group_instance_id is not None:
         return f"'{member.group_instance_id}' ({host(member.client_host)})"
     (of,) = refs((member,))
@@ -23,7 +23,7 @@ def process_name(member: Member | MemberRef) -> str:
 def processes(members: Sequence[Member | MemberRef], at_most: int = NAMED_MAX) -> str:
     """Name the first few members and count the others; members with the same name are counted, too.
 
-    `render/incident_table.py` lists the other culprits in a row of their own.
+    `render/incident_table.py` lists the other culprits in a separate row.
     """
     counts = Counter(process_name(member) for member in members)
     names = [name if count == 1 else f"{count} of {name}" for name, count in counts.items()]
@@ -49,6 +49,6 @@ def common_network(members: Sequence[Member]) -> str | None:
 
 
 def span(from_ms: int, to_ms: int) -> str:
-    """'2026-11-21 02:14:07 to 02:14:21 UTC', with the end's day if it is a different one."""
+    """E.g. '2026-11-21 02:14:07 to 02:14:21 UTC', with the day of the end if it is another day."""
     begin, end = moment(from_ms).removesuffix(" UTC"), moment(to_ms)
     return f"{begin} to {end[11:] if end[:10] == begin[:10] else end}"

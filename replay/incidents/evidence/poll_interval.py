@@ -1,11 +1,11 @@
 """Determines whether a lost member may have polled too late, and gives advice if so.
 
 Clients with a max.poll.interval.ms stop their heartbeats, or leave, when that time has passed since the last poll. A
-member joins by polling, so one that was in the group for less than the interval has not polled too late. It may have
-ended some time after its last heartbeat, since heartbeats are some seconds apart.
+member joins by polling, so one that was in the group for less than the interval cannot have polled too late. It may
+have ended some time after its last heartbeat, since heartbeats are some seconds apart.
 
-In Java, librdkafka and kafka-python the rebalance timeout is the max.poll.interval.ms. In aiokafka it is the session
-timeout unless it is set; the interval, which is longer, is then not recorded.
+In Java, librdkafka and kafka-python the rebalance timeout is the max.poll.interval.ms. In aiokafka it defaults to the
+session timeout, and the longer interval is then not recorded.
 """
 
 from collections.abc import Iterator
@@ -80,7 +80,7 @@ def _stay(episode: Episode, each: Replacement) -> tuple[Member, int] | None:
 
 
 def _covers_interval(each: Replacement, former: Member, after_ms: int) -> bool:
-    """Return whether its max.poll.interval.ms may have passed when it ended, after its last heartbeat."""
+    """Return whether its max.poll.interval.ms may have passed by the time it ended, after its last heartbeat."""
     act = each.came if each.went is None else each.went
     assert isinstance(act, CameBack | Went)
     beat_ms = 0 if _has_left(each) else heartbeat_ms(act)

@@ -1,8 +1,8 @@
-"""Advice to lower a session timeout that made all members wait, with the price of that.
+"""Advice to lower a session timeout that made all members wait, with the drawback of lowering it.
 
 A join phase waits for a dead member until its session ends, so a crash costs the other members up to a session timeout.
-It cannot be shorter than the coordinator allows, nor than a few of the member's own heartbeat intervals, which its
-longest silence while it lived shows.
+The timeout cannot be shorter than the coordinator allows, and should be a few of the member's heartbeat intervals,
+which its longest silence while alive shows.
 """
 
 from collections.abc import Iterable
@@ -22,11 +22,11 @@ MIN_SESSION_MS: Final = 6_000
 """The default of group.min.session.timeout.ms, in Kafka and in Muster."""
 
 WORTH: Final = 2
-"""Lowering a session timeout is worth it if it can be divided by at least this."""
+"""Lowering a session timeout is advised if it can be divided by at least this."""
 
 
 def shorter_sessions(episode: Episode, gone: Iterable[Went]) -> tuple[str, ...]:
-    """Return advice on the session timeout that prolonged a join phase most, if it did so for long."""
+    """Return advice on the session timeout that prolonged a join phase most, if the delay was long."""
     waits = [(waited_ms, act) for act in gone if (waited_ms := _waited_ms(episode, act)) > HELD_MS]
     if not waits:
         return ()

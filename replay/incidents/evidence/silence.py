@@ -12,7 +12,7 @@ from muster.replay.incidents.incident import Statement
 from muster.replay.text.times import duration, instant, moment, setting
 
 LATE_MS: Final = 2_000
-"""A removal within this time after the session timeout counts as in time: timers and logs add some delay."""
+"""A removal within this time after the session timeout counts as on time: timers and logs add some delay."""
 
 
 def silences(episode: Episode, gone: Sequence[Went]) -> Iterator[Statement]:
@@ -40,7 +40,9 @@ def _last_seen(episode: Episode, act: Went) -> Statement:
 
 
 def _late(episode: Episode, act: Went) -> Iterator[Statement]:
-    """State why it was removed long after its session timeout: its session had restarted, or it is not known."""
+    """State why it was removed long after its session timeout: its session was restarted, or the reason is not
+    known.
+    """
     session_ms = act.member.session_timeout_ms
     late_ms = act.at_ms - act.last_seen_ms - session_ms
     if act.how is not Departure.EXPIRED or not episode.silence_of(act).is_known or late_ms <= LATE_MS:

@@ -43,7 +43,9 @@ def calls(episode: Episode, acts: Iterable[AnyAct]) -> Iterator[Statement]:
 
 
 def _taking_over(episode: Episode, call: Called) -> TookOver | None:
-    """Return the standby's takeover, by identity: a static standby that restarted in between has a new member id."""
+    """Return the standby's takeover, found by identity, since a static standby that restarted meanwhile has a new
+    member id.
+    """
     identity = ref(call.member).identity
     return next(
         (act for act in episode.of(TookOver) if act.seq > call.seq and ref(act.member).identity == identity), None

@@ -1,4 +1,4 @@
-"""Statements about partitions that members had given up when they rejoined, from their decoded subscriptions."""
+"""Statements about partitions that members had given up by the time they rejoined, from their decoded subscriptions."""
 
 from collections.abc import Iterator
 

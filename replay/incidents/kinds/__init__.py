@@ -1,6 +1,6 @@
-"""The kinds of incidents, each or several similar ones in a file. `PRECEDENCE` is the only table of them.
+"""The kinds of incidents: a file for each kind, or for several similar ones. `PRECEDENCE` is the only table of them.
 
-An act belongs to the first kind in the table that claims it. A new kind is a file, and a line in the table.
+An act belongs to the first kind in the table that claims it. A new kind needs a file and a line in the table.
 
 kind.py                 The types: a kind, the view of an episode that it searches, and the claims that it makes.
 coordinator_outage.py   The coordinator was unreachable or paused, with or without consequences.
@@ -11,7 +11,7 @@ slow_member.py          A live member that prolonged the join phase.
 unused_id.py            A handed-out member id that was not used, for which a join phase waited.
 slow_leader.py          A live leader that prolonged the sync phase.
 poll_timeout.py         A member that did not poll in time, according to its client.
-unsubscribe.py          Members that left by themselves and came back, although their processes kept running.
+unsubscribe.py          Members that left on their own and came back, although their processes kept running.
 crash_loop.py           One process that ended and came back repeatedly.
 network_cut.py          Several members that fell silent at the same time.
 deployment.py           Many processes that were replaced, one after another or at once.
@@ -22,14 +22,14 @@ crash.py                A member that fell silent and did not come back.
 assignor_change.py      Members that rejoined with other assignors.
 subscription_change.py  Members that rejoined with other topics.
 asked_for.py            A member that asked for a new assignment with the same subscription.
-scale_up.py             Processes that joined and replaced no other.
+scale_up.py             Processes that joined without replacing others.
 scale_down.py           Processes that left and were not replaced.
 group_end.py            The end of a group.
 refused.py              Consumers that were refused.
 unassigned_topic.py     Subscribed topics that were assigned to no member.
 replaced.py             Shared by the kinds about replaced processes.
 changed.py              Shared by the kinds about members that rejoined with a change.
-outage_fates.py         The outcome of a coordinator's absence for each member.
+outage_fates.py         The outcome of an outage for each member.
 scaling.py              Shared by the kinds about a group's size.
 """
 

@@ -30,7 +30,7 @@ def find(view: EpisodeView) -> Iterator[IncidentClaim]:
     first_went, last_came = went[0].at_ms, came[-1].at_ms
     before = view.episode.members_at(acts[0].at_ms)
     gone = {act.member.member_id for act in went}
-    if gone & {act.member.member_id for act in came}:  # a new member left again: no replacement
+    if gone & {act.member.member_id for act in came}:  # a new member left again, so this is not a replacement
         return
     if not before or not gone >= before or not (last_came <= first_went or went[-1].at_ms <= came[0].at_ms):
         return

@@ -93,7 +93,9 @@ def _of_one(view: EpisodeView, act: Went) -> IncidentClaim:
 
 
 def _new_owner(view: EpisodeView, act: Went) -> tuple[str, ...]:
-    """Return the advice if another process took over since the member was heard from: it may not reach that one."""
+    """Return the advice if another process has taken over since the member was last heard from: it may not be able to
+    reach that process.
+    """
     away = next((each for each in reversed(view.episode.aways) if not each.paused and each.until_ms <= act.at_ms), None)
     end = None if away is None else away.owner_before_end
     if away is None or end is None or end.cause is OwnershipEndCause.TAKEN_BACK:
@@ -112,7 +114,7 @@ def _advice(act: Went, found: Ending) -> tuple[str, ...]:
 
 
 def _its_place(view: EpisodeView, act: Went) -> str:
-    """Name the standby that was called for its place, or say that no process took it, as far as the history goes."""
+    """Name the standby that was called for its place, or say that up to the end of the history no process took it."""
     call = call_for(view.episode, act)
     if call is not None:
         return call_text(view.episode, call)

@@ -65,13 +65,13 @@ def find(view: EpisodeView) -> Iterator[IncidentClaim]:
 def _is_fought(duel: Duelled, acts: Sequence[Duelled]) -> bool:
     """Return whether another duel, or a fenced request, happened close to this one.
 
-    For minutes after the last fence the coordinator also records a duel when a process is only restarted.
+    For some minutes after the last fenced request the coordinator also records a duel if a process is just restarted.
     """
     return any(act is not duel and abs(act.at_ms - duel.at_ms) <= SAME_DUEL_MS for act in acts)
 
 
 def _who(client_id: str | None, client_host: str | None) -> str:
-    """'client orders-1 at 10.0.0.7': two processes on one host differ only by their client ids, if at all."""
+    """E.g. 'client orders-1 at 10.0.0.7'. Two processes on one host differ only by their client ids, if at all."""
     return f"client {client_id or '(none)'} at {host(client_host or '') or 'an unknown host'}"
 
 

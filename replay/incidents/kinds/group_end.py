@@ -1,4 +1,4 @@
-"""The end of a group: the client that deleted it, or the retention that expired, and how long it had been empty."""
+"""The end of a group: the client that deleted it, or the expired offset retention, and how long it had been empty."""
 
 from collections.abc import Iterator
 
@@ -23,7 +23,7 @@ def find(view: EpisodeView) -> Iterator[IncidentClaim]:
     for act in view.free(Phase):
         event = act.event
         if not isinstance(event, GroupDeleted) or act.why.cause not in _ENDS:
-            continue  # the group only existed for a refused join
+            continue  # a refused join is the only reason why the group existed
         what = f"{cause_text(act.why, [])}{asked_by(act.why)}"
         yield IncidentClaim(
             kind=EXPIRED if act.why.cause is Cause.GROUP_EXPIRED else DELETED,

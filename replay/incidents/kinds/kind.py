@@ -24,7 +24,7 @@ class Kind(msgspec.Struct, frozen=True):
 class IncidentClaim(msgspec.Struct, frozen=True, kw_only=True):
     """An incident that was found, with its own acts and rebalances.
 
-    `held`: rebalances that belong to it no matter what started them. `affected`: members that were hit by it but did
+    `held`: rebalances that belong to it no matter what started them. `affected`: members that suffered from it but did
     not cause it.
     """
 
@@ -38,12 +38,12 @@ class IncidentClaim(msgspec.Struct, frozen=True, kw_only=True):
     advice: tuple[str, ...] = ()
     held: tuple[Rebalance, ...] = ()
     began_ms: int | None = None
-    """When it began, if its rebalances do not show that, since they may have begun earlier or later."""
+    """When it began, if its rebalances do not show that because they may have begun earlier or later."""
     at_ms: int | None = None
     until_ms: int | None = None
     """When it happened or began, and when it ended, in wall clock ms. None: taken from its acts."""
     unassigned_partition_ms: int | None = 0
-    """Partitions times the time in which they were assigned to no member; None: not known."""
+    """Partition time in which partitions were assigned to no member; None: not known."""
 
 
 class EpisodeView:
@@ -67,7 +67,7 @@ class EpisodeView:
         return [each for each in self.episode.replacements if all(map(self.is_free, each.acts))]
 
     def returns(self) -> dict[int, Replacement]:
-        """Return the free replacements by the `seq` of the departure."""
+        """Return the unclaimed replacements by the `seq` of the departure."""
         return {each.went.seq: each for each in self.free_replacements() if each.went is not None}
 
     def rebalances(self) -> Iterator[Rebalance]:

@@ -80,7 +80,9 @@ def _told(
 
 
 def _where(members: Sequence[Member], others: Sequence[Member]) -> str:
-    """Return the silent members' network, unless the others are in it too: behind a sidecar all have one address."""
+    """Return the silent members' network, unless other members are in it, too: behind a sidecar all have one
+    address.
+    """
     network = common_network(members)
     is_common = network is None or network == common_network([*members, *others])
     return "" if (others and is_common) or network is None else f", all from {network}"
@@ -99,7 +101,7 @@ def _came_back_from(view: EpisodeView, together: list[Went]) -> set[MemberId]:
 
 
 def _were_away(returned: Sequence[Replacement]) -> bool:
-    """Return whether none of them came back before it was removed, as a restarted process does."""
+    """Return whether none of them came back before it was removed, as a restarted process would."""
     return all(each.went is not None and each.came.at_ms >= each.went.at_ms for each in returned)
 
 
@@ -114,10 +116,10 @@ def _are_deployed(view: EpisodeView, together: Sequence[Went]) -> bool:
 
 
 def _fallen_together(view: EpisodeView, silent: Sequence[Went]) -> Iterator[list[Went]]:
-    """Yield the groups of members that fell silent at the same time, in order.
+    """Yield the sets of members that fell silent at the same time, in order.
 
-    A member that joined after one of the group had been removed does not belong to the group, nor does a process that
-    is already in it under an earlier member id.
+    A member that joined after one of them had been removed does not belong to them, nor does a process that is already
+    among them under an earlier member id.
     """
     together: list[Went] = []
     processes: set[Hashable] = set()

@@ -1,4 +1,6 @@
-"""The outcome of a coordinator's absence for each member: whether it kept its place, or lost it because of that."""
+"""The outcome of an outage for each member: whether it kept its place in the group, or lost it because of the
+outage.
+"""
 
 import math
 from bisect import bisect_right
@@ -17,8 +19,8 @@ from muster.replay.incidents.windows import OUTAGE_AFTERMATH_MS
 class OutageFates(msgspec.Struct, frozen=True):
     """The outcome for the members. `kept`: still in the group, as they were heard from again, or did not expire.
 
-    `missed`: not heard from again. `unknown`: not known whether they were. `back`: rejoined under new member ids while
-    their sessions still held their places. `held`: their sessions still hold their places.
+    `missed`: not heard from again. `unknown`: it is not known whether they were heard from. `back`: rejoined under new
+    member ids while their old sessions still held their places. `held`: their sessions still hold their places.
     """
 
     kept: tuple[Member, ...]
@@ -29,7 +31,7 @@ class OutageFates(msgspec.Struct, frozen=True):
 
 
 def fates_of(episode: Episode, away: Away) -> OutageFates:
-    """Return the outcome for each member that was in the group when the coordinator went away."""
+    """Return the outcome for each member that was in the group when the coordinator became unreachable."""
     later = [act for act in episode.acts if act.at_ms >= away.until_ms]
     went = {act.member.member_id: act for act in later if isinstance(act, Went)}
     taken = {act.replaced_member_id: act for act in later if isinstance(act, CameBack)}
@@ -50,8 +52,8 @@ def fates_of(episode: Episode, away: Away) -> OutageFates:
 
 
 def is_due_to(went: Went, away: Away, episode: Episode) -> bool:
-    """Return whether the member was lost because it was not heard from since the outage, or because the outage made its
-    poll time out.
+    """Return whether the member was lost because it was not heard from since the outage, or because the outage made it
+    exceed its max.poll.interval.ms.
     """
     late_poll = went.how is Departure.LEFT and is_poll_timeout(went)
     if went.how not in (Departure.EXPIRED, Departure.NOT_REJOINED) and not late_poll:
@@ -59,15 +61,15 @@ def is_due_to(went: Went, away: Away, episode: Episode) -> bool:
     if went.last_seen_ms > away.until_ms + OUTAGE_AFTERMATH_MS:
         return False
     if went.heard is False and away.until_ms <= went.at_ms:
-        return True  # however late: a new owner also waits until the former one's lease is over
+        return True  # however late: a new owner also waits for the former owner's lease to expire
     return away.until_ms <= went.at_ms <= _aftermath_until_ms(went.member, away, episode, went.at_ms)
 
 
 def _aftermath_until_ms(member: Member, away: Away, episode: Episode, at_ms: float = math.inf) -> int:
-    """Return the latest time at which the member is removed if it was not heard from since the outage.
+    """Return the latest time at which the member would be removed if it was not heard from since the outage.
 
-    Each new owner, and each end of a pause, restarts all sessions, so later outages extend this time. `at_ms`: later
-    outages than this are ignored.
+    Each new owner, and each end of a pause, restarts all sessions, so later outages extend this time. Outages after
+    `at_ms` are ignored.
     """
     allowance_ms = member.session_timeout_ms + OUTAGE_AFTERMATH_MS
     until_ms = away.until_ms

@@ -90,7 +90,9 @@ def _known_partitions(topic: str, act: AskedFor, episode: Episode) -> int:
 
 
 def _found(each: RebalancedTopic, known: int) -> str:
-    """Describe the finding about a topic that was known to have `known` partitions: it grew only if it had fewer."""
+    """Describe what was found about a topic that had `known` partitions as far as was known: it only grew if that is
+    fewer.
+    """
     if not each.is_subscribed:
         return f"a member that does not subscribe {each.topic} had partitions of it"
     size = plural(each.partitions, "partition")
@@ -130,7 +132,9 @@ def _over_capacity(view: EpisodeView) -> Iterator[IncidentClaim]:
 
 
 def _planned(view: EpisodeView) -> Iterator[IncidentClaim]:
-    """Claim all requests, and the members that joined or left because of them, as one plan; there are few at a time."""
+    """Claim all requests, and the members that joined or left because of them, as one plan: few requests come at a
+    time.
+    """
     asked = [act for act in view.free(AskedFor) if act.cause not in (*_ENFORCED, Cause.STANDBY_UNFIT)]
     went = [act for act in view.free(Went) if act.how is Departure.PLANNED]
     came = [act for act in view.free(Came) if act.planned]

@@ -1,4 +1,5 @@
-"""Consumers that were refused and are not in the group: their protocols do not fit, or the request was not allowed.
+"""Consumers that were refused and are not in the group: their protocols are inconsistent with the group's, or the
+request was not allowed.
 
 Refusals by a full group are of kind `capacity`, which names refused clients with the same functions.
 """
@@ -31,7 +32,7 @@ CLIENTS_TOLD_MAX: Final = 20
 """How many refused clients get a statement each; the others are counted."""
 
 _Client = tuple[str, str, str]
-"""A refused client: its instance id, client id and host; '' for what it did not send."""
+"""A refused client: its instance id, client id and host; '' for those that it did not send."""
 
 _LINE: Final = "the line 'join refused' in the coordinator's log"
 _BOUNDS: Final = "group.min.session.timeout.ms and group.max.session.timeout.ms"
@@ -109,8 +110,8 @@ def _no_common_protocol(act: JoinNotLetIn) -> tuple[str, str]:
 def refused_text(acts: Sequence[JoinNotLetIn]) -> str:
     """'was refused 12 times in 58 s'.
 
-    Ten refusals a minute are logged one by one. A client's first refusal of the next minute has the number of its
-    others, so those of the last minute may not be counted.
+    Up to ten refusals a minute are logged one by one. A client's first refusal in the next minute has the number of its
+    suppressed ones, so those of the last minute may not be counted.
     """
     times, took_ms = sum(act.times for act in acts), acts[-1].at_ms - acts[0].at_ms
     were = "was" if len(_by_client(acts)) == 1 else "were"

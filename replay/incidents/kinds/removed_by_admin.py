@@ -76,7 +76,7 @@ def _at(why: Why) -> str:
 
 
 def _who_asked(why: Why) -> tuple[MemberRef, ...]:
-    """Return the administrator's client, which is no member; empty if it is not recorded."""
+    """Return the administrator's client, which is not a member; empty if it is not recorded."""
     if why.client_id is None:
         return ()
     return (

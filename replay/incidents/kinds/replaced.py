@@ -34,12 +34,12 @@ INSTANCE_ID: Final = (
 
 
 def later(each: Replacement) -> str:
-    """Return '3.0 s later', or 'later' if it is not known how much."""
+    """Return '3.0 s later', or 'later' if it is not known how much later."""
     return "later" if each.gap_ms is None else f"{duration(each.gap_ms)} later"
 
 
 def after_last_sign(each: Replacement) -> str:
-    """Return ' 3.0 s after its last sign of life', or nothing if it is not known how long after it."""
+    """Return ' 3.0 s after its last sign of life', or nothing if the time is not known."""
     return "" if each.gap_ms is None else f" {duration(each.gap_ms)} after its last sign of life"
 
 
@@ -54,13 +54,13 @@ def members_of(replacements: Sequence[Replacement]) -> tuple[Member, ...]:
 
 
 def grade_of(replacements: Sequence[Replacement]) -> Grade:
-    """Return the worst grade of the processes' identities."""
+    """Return the lowest grade of the processes' identities."""
     return reduce(at_best, (each.process.grade for each in replacements), Grade.RECORDED)
 
 
 def times_in_a_row(replaced: Iterable[Replacement]) -> Iterator[list[Replacement]]:
     """Yield the runs in which one process left and came back repeatedly; its identity or its connection shows that it
-    is the same one.
+    is the same process.
     """
     by_process: defaultdict[tuple[str, ...], list[Replacement]] = defaultdict(list)
     keys: dict[MemberId, tuple[str, ...]] = {}
@@ -74,7 +74,7 @@ def times_in_a_row(replaced: Iterable[Replacement]) -> Iterator[list[Replacement
 
 
 def _is_soon_again(run: Sequence[Replacement], each: Replacement) -> bool:
-    """Return whether a process left again soon after it had last come back, or left."""
+    """Return whether a process left again soon after it last came back or left."""
     return min(each.begin_ms - run[-1].end_ms, each.begin_ms - run[-1].begin_ms) <= CRASH_LOOP_NEXT_MS
 
 
@@ -91,9 +91,10 @@ def silent_again(view: EpisodeView, last: Replacement) -> Went | None:
 
 
 def lost_again(view: EpisodeView, last: Replacement) -> Went | None:
-    """Return the last departure of a process that had not ended before, fell silent again, and may still come back.
+    """Return the last departure of a process that had survived earlier ones, fell silent again, and may still come
+    back.
 
-    Nothing shows that it ended, and the history ends before the time to come back has passed.
+    Nothing shows that it ended, and the history ends before the time to come back is over.
     """
     went = silent_again(view, last)
     if went is None or ending(view.episode, went) is Ending.ENDED or is_over(view.episode, went):
@@ -107,12 +108,12 @@ def is_over(episode: Episode, went: Went) -> bool:
 
 
 def nobody_took(episode: Episode, went: Went, place: str) -> str:
-    """Say that no process replaced it, as far as the history goes."""
+    """Say that up to the end of the history no process replaced it."""
     return f"no process took {place}" if is_over(episode, went) else f"no process has taken {place} so far"
 
 
 def would_be_heard(run: Iterable[Replacement]) -> bool:
-    """Return whether the log would show it if a silent process had lived and been heard from again (format level 4)."""
+    """Return whether the log would show that a silent process was alive and was heard from again (format level 4)."""
     return all(each.went is None or not each.went.is_silent or each.went.heard is not None for each in run)
 
 

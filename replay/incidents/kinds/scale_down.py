@@ -17,7 +17,7 @@ def find(view: EpisodeView) -> Iterator[IncidentClaim]:
     for run in changes_of_size([act for act in view.free(Went) if act.how is Departure.LEFT]):
         members = tuple(act.member for act in run)
         gone = {member.member_id for member in members}
-        emptied = view.episode.members_at(run[-1].at_ms) <= gone  # nobody remained after the last one left
+        emptied = view.episode.members_at(run[-1].at_ms) <= gone  # no member remained after the last one left
         count = "a process" if len(run) == 1 else f"{len(run)} processes"
         yield IncidentClaim(
             kind=SHUTDOWN if emptied else DOWN,
@@ -32,7 +32,7 @@ def find(view: EpisodeView) -> Iterator[IncidentClaim]:
 
 
 def _reason(run: Sequence[Went]) -> str:
-    """Return the clients' own reasons, if they say more than that they were closed."""
+    """Return the clients' own reasons, if these say more than that the client was closed."""
     reasons = [act.why.client_reason for act in run]
     own = [each for each in reasons if says_something(each) and not is_close(each)]
     return f"; {clients_say(own)}" if own else ""

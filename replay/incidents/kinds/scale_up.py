@@ -1,4 +1,4 @@
-"""Processes that joined and replaced no other."""
+"""Processes that joined without replacing others."""
 
 import math
 from collections.abc import Iterator, Sequence
@@ -54,7 +54,9 @@ def _is_start(view: EpisodeView, run: Sequence[Came]) -> bool:
 
 
 def _runs(view: EpisodeView) -> Iterator[list[Came]]:
-    """Yield runs of processes that joined one after another; those after the end of a start are a separate run."""
+    """Yield runs of processes that joined one after another; those that joined after the group's start are a separate
+    run.
+    """
     for run in changes_of_size(list(view.free(Came))):
         if not _is_start(view, run):
             yield run
@@ -67,7 +69,9 @@ def _runs(view: EpisodeView) -> Iterator[list[Came]]:
 
 
 def _start_is_over(episode: Episode, first: Came) -> float:
-    """Return the seq that ends a start: a member left or was replaced, or a rebalance began after a Stable time."""
+    """Return the seq at which the group's start is over: a member left or was replaced, or a rebalance began after the
+    group had been Stable for a while.
+    """
     others = (act.seq for act in episode.acts if isinstance(act, Went | CameBack) and act.seq > first.seq)
     stood = (
         after.first_seq

@@ -1,7 +1,7 @@
 """A live leader that prolonged the sync phase.
 
-A leader that died meanwhile, or of which nothing shows that it was still alive, was not slow: that is a crash, a
-restart or another kind, and that incident gets the rebalance (`grouping.py`).
+A leader that died meanwhile, or that nothing shows to have been alive, was not slow: it is a crash, a restart or
+another kind of incident, which the rebalance then belongs to (`grouping.py`).
 """
 
 from collections.abc import Iterator
@@ -135,7 +135,7 @@ def _leader_lost(view: EpisodeView, rebalance: Rebalance) -> Went | None:
 def _is_busy_still(episode: Episode, went: Went, sync: SyncPhase) -> bool:
     """Return whether the leader missed the next rebalance because it was still computing the assignment.
 
-    It sent nothing since it got the list of members, and had not died.
+    It had sent nothing since it got the list of members, and had not died.
     """
     is_silent_since = went.last_seen_ms <= wall_ms_of(sync.started_at) + HELD_MS
     return is_silent_since and went.member.member_id in episode.heard_again

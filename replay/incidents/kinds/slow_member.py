@@ -26,7 +26,7 @@ def find(view: EpisodeView) -> Iterator[IncidentClaim]:
         duration_ms = rebalance.join_phase.duration_ms
         sync = rebalance.sync_phase
         if duration_ms is not None and sync is not None and (sync.duration_ms or 0) > duration_ms:
-            continue  # the leader prolonged it more
+            continue  # the leader delayed it more
         if duration_ms is None or duration_ms < HELD_MS or rebalance.initial:
             continue
         slow = {act.member.member_id: act for act in _slow(view, rebalance, duration_ms)}

@@ -1,9 +1,10 @@
 """Static members whose processes ended and were not replaced, with the dynamic members that left at the same time.
 
-If dynamic members ended with them without leaving, all of them were killed: that is a crash.
+If dynamic members ended at the same time without leaving, all of them were killed: that is a crash.
 
 A static member that is closed sends no LeaveGroup, in any client family (docs/clients.md), and neither does one that is
-killed: in both cases the connection is closed and the group waits for the session. So a stop and a crash look the same.
+killed: in both cases the connection is closed and the group waits for the session timeout. So a stop and a crash look
+the same.
 """
 
 from collections.abc import Iterator, Sequence
@@ -74,9 +75,9 @@ def _claim(view: EpisodeView, static: Sequence[Went], leavers: Sequence[Went]) -
 
 
 def _left_beside(view: EpisodeView, static: Sequence[Went], leavers: Sequence[Went]) -> list[Went]:
-    """Return dynamic members that left when static ones ended: a host or a service was stopped.
+    """Return dynamic members that left when the static ones ended: a host or a service was stopped.
 
-    A change of size that took longer is an incident of its own.
+    A change of size that took longer is a separate incident.
     """
     ended = [ended_ms(view.episode, act) for act in static]
     return [
@@ -90,7 +91,7 @@ def _left_beside(view: EpisodeView, static: Sequence[Went], leavers: Sequence[We
 def ended_claim(
     view: EpisodeView, kind: Kind, run: Sequence[Went], *, headline: str, advice: tuple[str, ...]
 ) -> IncidentClaim:
-    """Return the claim of an incident of processes that ended, in the order of their ends."""
+    """Return the claim of an incident of processes that ended, in the order in which they ended."""
     silent = [act for act in run if act.is_silent]
     return IncidentClaim(
         kind=kind,
@@ -167,7 +168,7 @@ def _emptied(view: EpisodeView, run: Sequence[Went]) -> bool:
 
 
 def _advice(view: EpisodeView, members: Sequence[Member]) -> str:
-    """Return advice on how to avoid that the group waits for processes that are stopped for good."""
+    """Return advice on how to keep the group from waiting for processes that are stopped for good."""
     group_id = "GROUP" if view.episode.after is None else view.episode.after.group_id
     names = [str(member.group_instance_id) for member in members[:NAMED_MAX]]
     more = "" if len(members) <= NAMED_MAX else " ..."

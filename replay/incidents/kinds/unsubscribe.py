@@ -1,7 +1,7 @@
-"""Members that left by themselves and came back, although their processes kept running: they had unsubscribed.
+"""Members that left on their own and came back, although their processes kept running: they had unsubscribed.
 
 The Java client sends that as its reason. librdkafka does not, but a static member's LeaveGroup is evidence in itself:
-of the client families that were tried, none sends one for a static member that is closed or polls too late. A dynamic
+none of the client families that were tested sends one for a static member that is closed or polls too late. A dynamic
 member that comes back on its connection polled too late or was unsubscribed; its time in the group may show which.
 """
 

@@ -85,7 +85,7 @@ def _waits(view: EpisodeView) -> Iterator[_Wait]:
 
 
 def _more(end: Phase) -> int:
-    """Return how many more ids had been handed out than the event lists."""
+    """Return how many handed-out ids the event counts but does not list."""
     assert isinstance(end.event, JoinPhaseCompleted | GroupEmptied)
     return end.event.handed_out_ids_more
 

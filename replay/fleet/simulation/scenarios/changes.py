@@ -33,7 +33,7 @@ def some_of_them(stage: Stage) -> list[Process]:
 
 
 def change(stage: Stage, process: Process, setup: Setup, story: Story, reason: str | None) -> None:
-    """Make a process rejoin with another setup. Does nothing if it is already rejoining."""
+    """Make a process rejoin with another setup; do nothing if it is already rejoining."""
     if process.is_joining:
         stage.note(f"{process.name} is rejoining already, and stays as it was")
         return
@@ -113,7 +113,7 @@ def enforced_by_administrator(stage: Stage) -> None:
 
 
 def remove(stage: Stage, processes: list[Process]) -> Story:
-    """An administrator removes them; they rejoin as new members. Some clients then cannot be told from others."""
+    """An administrator removes them, and they rejoin as new members. Some clients are then indistinguishable."""
     story = stage.world.story("removed-by-admin", culprits=[each.name for each in processes])
     stage.note(f"an administrator removes {', '.join(each.name for each in processes)}")
     leaving = tuple(
@@ -141,7 +141,7 @@ def remove(stage: Stage, processes: list[Process]) -> Story:
 
 @scenario()
 def removed_by_admin(stage: Stage) -> None:
-    """Some or all members, static or dynamic ones only, are removed."""
+    """Some or all members are removed, or only the static or dynamic ones."""
     among = stage.static if stage.static and (stage.random.random() < 0.5 or not stage.dynamic) else stage.dynamic
     remove(stage, stage.some(stage.random.randint(1, len(among)), among))
     stage.rest(silent_ms(stage))
@@ -149,7 +149,7 @@ def removed_by_admin(stage: Stage) -> None:
 
 @scenario(Wanted(static=0.0, size_max=12))
 def group_deleted(stage: Stage) -> None:
-    """The empty group is deleted; later other processes create it again."""
+    """The empty group is deleted; later other processes recreate it."""
     shut_down(stage)
     emptied_ms = stage.world.wall_ms
     stage.run(QUIET_MS)

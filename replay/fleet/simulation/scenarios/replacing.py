@@ -11,7 +11,7 @@ def third(size: int) -> int:
 
 
 def roll(stage: Stage, story: Story, number: int, *, gap_ms: tuple[int, int], crash: bool) -> None:
-    """Replace this many processes one after another. Returns once the last one has been ended."""
+    """Replace this many processes one after another. Returns once the last one was stopped."""
     chosen = stage.some(number)
     # The gaps limit how many processes are down at a time, so that the group always has members.
     down_max_ms = max(2_500, min(60 * SECOND, gap_ms[0] * (stage.size - 1) * 3 // 4))
@@ -26,7 +26,7 @@ def roll(stage: Stage, story: Story, number: int, *, gap_ms: tuple[int, int], cr
 
 @scenario()
 def rolling_deployment(stage: Stage) -> None:
-    """All are replaced; as with orchestrators, each only after the previous one is back and the group is at rest."""
+    """All are replaced, as by orchestrators: each only after the previous one is back and the group is at rest."""
     story = stage.world.story("deployment", culprits=[each.name for each in stage.processes])
     longest_ms = stage.random.choice((5 * SECOND, 20 * SECOND, 60 * SECOND))
     for each in stage.processes:
@@ -82,7 +82,7 @@ def absorbed_deployment(stage: Stage) -> None:
 
 @scenario(Wanted(size_min=5, size_max=16, styles=TELLING))
 def crash_in_deployment(stage: Stage) -> None:
-    """A process whose turn has not come dies while others are still to be replaced."""
+    """During a deployment, a process dies that has not been replaced yet."""
     due = stage.some(stage.random.randint(third(stage.size), stage.size - 2))
     other = stage.one([each for each in stage.processes if each not in due])
     dies_with = stage.random.randrange(len(due) - 1)
@@ -123,7 +123,7 @@ def all_crash_and_restart(stage: Stage) -> None:
 
 @scenario(Wanted(static=0.0, size_max=15))
 def blue_green(stage: Stage) -> None:
-    """As many new processes start as there are, then the old ones stop."""
+    """As many new processes start as are running, then the old ones stop."""
     old = stage.processes
     story = stage.world.story("blue-green", culprits=[each.name for each in old], knowable=Knowable.INFERRED)
     stage.newcomers(story, len(old), lambda: stage.random.randint(50, 2_000), "green")

@@ -14,7 +14,7 @@ def newcomer(stage: Stage) -> Story:
 
 @scenario()
 def slow_member(stage: Stage) -> None:
-    """A new process joins, and one of the others takes long to rejoin."""
+    """A new process joins, and one of the others takes a long time to rejoin."""
     slow = stage.one()
     slow.story = stage.world.story("slow-member", culprits=[slow.name], holds_phases=True)
     slow.slow_ms = stage.random.randint(12 * SECOND, min(50 * SECOND, stage.rebalance_ms - 5 * SECOND))
@@ -26,7 +26,7 @@ def slow_member(stage: Stage) -> None:
 # With a longer timeout the newcomer would be dropped first: its first join waits for five minutes at most (K3).
 @scenario(Wanted(static=0.0, rebalance_max_ms=60_000))
 def dropped_member(stage: Stage) -> None:
-    """As in `slow_member`, but the slow process is not back before the rebalance timeout."""
+    """As in `slow_member`, but the slow process does not rejoin before the rebalance timeout."""
     slow = stage.one()
     slow.story = stage.world.story("slow-member", culprits=[slow.name], holds_phases=True)
     slow.story.infer(stage.identity(slow, returned=True))
@@ -38,7 +38,7 @@ def dropped_member(stage: Stage) -> None:
 
 @scenario()
 def slow_leader(stage: Stage) -> None:
-    """The leader's assignor takes long."""
+    """The leader's assignor takes a long time."""
     leader = stage.world.leader()
     leader.story = stage.world.story("slow-leader", culprits=[leader.name], holds_phases=True)
     leader.assign_slow_ms = stage.random.randint(6 * SECOND, stage.rebalance_ms - 4 * SECOND)

@@ -1,7 +1,7 @@
-"""Assignors of a leader: range, roundrobin, sticky and cooperative-sticky, in their simplest form.
+"""The leader's assignors: range, roundrobin, sticky and cooperative-sticky, in their simplest form.
 
-Partitions are (topic, number). The sticky assignors leave partitions with their owners; cooperative-sticky assigns a
-partition that another member still owns to no member in this round (KIP-429).
+Partitions are (topic, number). The sticky assignors leave partitions with their owners; cooperative-sticky leaves a
+partition that has to move unassigned while its former owner still has it (KIP-429).
 """
 
 import io

@@ -1,4 +1,4 @@
-"""How a process is configured, its group's place and time, and the requests that its client library writes.
+"""How a process is configured, its group's place and time, and the requests that its client library makes.
 
 When requests are sent, and how responses are handled, is in `process.py`.
 """
@@ -30,7 +30,7 @@ class PlaceAndTime(msgspec.Struct, frozen=True, kw_only=True):
     first_host: int | None = None
 
     def host(self, number: int) -> str:
-        """The host with this number, from 0; 0 is the one shared by processes with one host. As Kafka prints it."""
+        """The host with this number, as Kafka prints it; processes on a shared host are on number 0."""
         if self.first_host is None:
             return f"/10.0.{number // 200}.{number % 200 + 1}" if number else "/127.0.0.1"
         address = (self.first_host + number % HOSTS) % 2**24
@@ -125,7 +125,7 @@ def instance_of(setup: Setup) -> GroupInstanceId | None:
 
 
 def caller(setup: Setup, rules: Rules, api: tuple[int, int], request_id: int, connection: ConnectionRecord) -> Caller:
-    """The caller of a request that arrives at once."""
+    """The caller of a request that arrives immediately."""
     api_key, api_version = api
     connection.received_ms = rules.now_ms
     return Caller(

@@ -1,4 +1,4 @@
-"""Outages of the coordinator and of the network: ends, pauses, takeovers, cuts."""
+"""Outages of the coordinator and of the network: the coordinator ends, is paused or taken over; the network is cut."""
 
 from collections.abc import Iterable
 
@@ -23,7 +23,7 @@ def take_down(world: World, *, orderly: bool) -> None:
 
 
 def bring_up(world: World, story: Story, *, seen_ms: int | None = None) -> None:
-    """Start the coordinator, or another one; the processes find it one after another.
+    """Start the coordinator again, or another one; the processes find it one after another.
 
     `seen_ms`: when the former coordinator was last seen, wall clock.
     """

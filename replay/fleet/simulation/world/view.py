@@ -31,7 +31,7 @@ waited for.
 """
 
 ORDERLY: Final = frozenset({"scale-down", "shutdown", "group-deleted", "group-expired"})
-"""Stories after which a group is intentionally empty."""
+"""The stories after which a group is intentionally empty."""
 
 Seen = tuple[int, GroupState, int]
 """Incarnation, state, generation."""
