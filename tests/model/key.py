@@ -52,8 +52,8 @@ KNOWN: dict[type[Any], frozenset[str]] = {
         "sessions", "pending_members", "parked_joins", "parked_syncs", "pending_syncs", "member_sync_deadlines",
         "held_joins", "replaced_members", "join_deadline_ms", "sync_deadline_ms", "registration_deadline_ms",
         "expansion_deadline_ms", "retirement_deadline_ms", "promotion_deadline_ms", "initial_delay",
-        "subscribed_topics", "refusals", "duels", "census", "settled_ids", "settled_ids_more", "removed_members",
-        "returned_members", "returned_members_more",
+        "subscribed_topics", "refused_joins", "fences", "duels", "census", "settled_ids", "settled_ids_more",
+        "removed_members", "returned_members", "returned_members_more",
     }),
     Session: frozenset({
         "timeout_ms", "deadline_ms", "last_seen_ms", "longest_silence_ms", "awaits_first_join", "heard",
