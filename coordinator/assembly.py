@@ -1,6 +1,6 @@
 """Assembly of the parts that both modes have: the event log, the runtime, the metrics endpoint.
 
-Makes each part from the settings, and undoes it when the process stops. The listeners for clients are made elsewhere.
+Creates each part from the settings, and undoes it when the process stops. The listeners for clients are made elsewhere.
 """
 
 import asyncio
@@ -182,7 +182,7 @@ def new_owner(
     on_given_up: Callable[[int], None] = ignore_partition,
     ask_about_silence: AskAboutSilence = members_reachable,
 ) -> Owner:
-    """Make the owner of this process's partitions."""
+    """Create the owner of this process's partitions."""
     group_settings = settings.group_settings()
     return Owner(
         name=f"{socket.gethostname()}:{os.getpid()}",
@@ -222,7 +222,7 @@ def snapshot_folder(settings: Settings) -> SnapshotFolder | None:
 def new_service(
     groups: Groups, cluster: Cluster, clock: Clock, runtime: Runtime, waiting_quota: WaitingQuota
 ) -> Service:
-    """Make the service for handlers, on the running event loop."""
+    """Create the service for handlers, on the running event loop."""
     loop = asyncio.get_running_loop()
 
     def call_later(delay_ms: int, callback: Callable[[], None]) -> Cancel:

@@ -82,7 +82,7 @@ class Cluster(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def new_cluster(*, cluster_id: str, node_id: int, host: str, port: int, topics: Iterable[Topic]) -> Cluster:
-    """Make a cluster with these topics. Raises BadTopic if two of them have the same name."""
+    """Create a cluster with these topics. Raises BadTopic if two of them have the same name."""
     by_name: dict[str, Topic] = {}
     for topic in topics:
         if topic.name in by_name:

@@ -36,7 +36,7 @@ class ForeignRecordsSeen:
         self._counted_to: dict[int, int] = {}
 
     def reading(self, partition: int) -> ForeignRecords:
-        """Make the counter for the records of a reading."""
+        """Create the counter for the records of a reading."""
         return ForeignRecords(counted_to=self._counted_to.get(partition, 0))
 
     def report(self, foreign_records: ForeignRecords, location: str) -> None:

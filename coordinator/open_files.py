@@ -1,4 +1,4 @@
-"""Lowers the connection limit to what the open-file limit allows, once, at the start.
+"""Lowers the connection limit to what the open-file limit allows, once, at startup.
 
 Without free file descriptors neither clients nor /healthz could connect, and nothing would show why; so the connection
 limit must be reached first. If descriptors run out all the same, net/free_files.py reports it.

@@ -128,7 +128,7 @@ class PartitionSharing:
         serving.start(sharer.serve(), "serve-shared")
 
         async def leave() -> None:
-            if not member.done():  # otherwise it is not in the group, and the process ends because of that
+            if not member.done():  # otherwise it is not in the group, and the process exits because of that
                 await sharer.leave()
 
         stack.push_async_callback(taking_part.close)

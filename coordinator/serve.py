@@ -72,7 +72,9 @@ class LogLost(Exception):
 
 
 async def run(settings: Settings) -> None:
-    """Serve until SIGTERM or SIGINT. Raises CannotServe at the start, and if its node id is taken; LogLost later."""
+    """Serve until SIGTERM or SIGINT. Raises CannotServe at startup, and later if its node id is taken; LogLost if it
+    cannot continue.
+    """
     configure_logs(settings.log_level, settings.log_format)
     kept = KeptSockets.of_environment()
     for variable, meant in sets_nothing(os.environ, Settings.model_fields.keys() - PROPERTY_FIELDS):

@@ -6,7 +6,7 @@ from typing import Any
 
 
 def on_failure(report: Callable[[Exception], None]) -> Callable[[asyncio.Task[None]], None]:
-    """Make a done callback that passes on the error of a failed task, so that no bug goes unnoticed."""
+    """Create a done callback that passes on the error of a failed task, so that no bug goes unnoticed."""
 
     def done(task: asyncio.Task[None]) -> None:
         error = None if task.cancelled() else task.exception()

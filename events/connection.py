@@ -1,7 +1,7 @@
 """The connection that a member last used, and how it ended: evidence of what happened to its process.
 
-A process that ends closes its connections immediately, whether it was stopped or killed. A machine that loses power, or
-a network that is cut, closes none. A client that polled too late comes back on the same connection.
+A process that exits closes its connections immediately, whether it was stopped or killed. A machine that loses power,
+or a network that is cut, closes none. A client that polled too late comes back on the same connection.
 """
 
 from enum import StrEnum, unique
@@ -16,7 +16,7 @@ class ConnectionEnd(StrEnum):
     CLOSED = "closed"
     """The client's side closed it (FIN)."""
     RESET = "reset"
-    """The client's side reset it (RST), as when a process ends without having read everything."""
+    """The client's side reset it (RST), as when a process exits without having read everything."""
     TIMED_OUT = "timed-out"
     """The operating system closed it because the client's side acknowledged nothing."""
     CLOSED_BY_COORDINATOR = "closed-by-coordinator"

@@ -1,6 +1,6 @@
 """The events: one class per type, named in the past tense, each with an Avro schema of the same name in `schemas/v*/`.
 
-`evolve.py` applies an event to a group, `avro/codec.py` encodes it, `keys.py` has its key.
+`evolve.py` applies an event to a group, `avro/codec.py` encodes it, `keys.py` defines its key.
 
 Every event carries the whole new value of its entity (no deltas, since the topic is compacted) and why it happened. A
 transition is the events of one decision; it ends with an event on the group's own key, so that the highest `seq`
@@ -261,7 +261,7 @@ class CoordinatorReady(PartitionEvent, frozen=True, kw_only=True):
     uptime_ms: int | None = None
     owner_before: str | None = None
     owner_before_seen_ms: int | None = None
-    """The last sign of life that `owner_before`, the last owner that was ready, left beside the events, by its wall
+    """The last sign of life that `owner_before`, the last owner that was ready, left alongside the events, by its wall
     clock.
     """
     owner_before_end: OwnershipEnd | None = None

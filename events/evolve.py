@@ -92,7 +92,7 @@ def apply(group: Group, event: AnyEvent) -> None:
 
 
 def remove_member(group: Group, member_id: MemberId, group_instance_id: GroupInstanceId | None) -> None:
-    """Remove a member; a missing one is no error (known bug L1). Tombstones are applied through this, too."""
+    """Remove a member; a missing one is no error (known bug L1). Tombstones are applied through this too."""
     if group_instance_id is not None:
         member_id = group.instances.pop(group_instance_id, member_id)
     group.members.pop(member_id, None)

@@ -1,4 +1,4 @@
-"""The keys of records, which name the entity that an event is about. `avro/codec.py` has the values.
+"""The keys of records, which name the entity that an event is about. `avro/codec.py` encodes the values.
 
 A key is `schemas/RecordKey.avsc` in Avro's single-object encoding. That schema never changes and the encoding is
 deterministic, because compaction compares the bytes of keys: one entity has one key, forever. The code is written by

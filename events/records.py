@@ -25,7 +25,7 @@ over.
 """
 
 SIGNS_OF_LIFE_FROM_LEVEL = 4
-"""From this level on owners leave signs of life beside the events, and record the last one of the former owner."""
+"""From this level on owners leave signs of life alongside the events, and record the last one of the former owner."""
 
 FORMAT_LEVEL_WRITTEN_MIN = 3
 """The lowest level that is written: logs of levels 1 and 2 are continued at this one."""

@@ -10,7 +10,7 @@ square root of the entries; many changes of one version cost one entry each. A t
 dictionary, copied before its first write.
 
 It keeps insertion order like a dictionary. That rules out a hash trie (`immutables.Map`): its order differs between
-processes, and the order of a decision's events would, too.
+processes, and the order of a decision's events would too.
 
 Iteration (`items`, `values`, `keys`, `iter`) runs over the dictionary as it is then, at a dictionary's speed. The
 drawback: the first iteration after a change copies all entries.

@@ -1,4 +1,4 @@
-"""The client of a coordinator: for programs, and for the commands beside `muster serve`.
+"""The client of a coordinator: for programs, and for the commands other than `muster serve`.
 
 Programs import it as `muster.admin`.
 

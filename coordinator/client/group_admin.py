@@ -5,8 +5,8 @@
         for each in await admin.list_members("orders"):
             print(each.group_instance_id, each.standing)
 
-Each function sends its request and interprets the response. `requests.py` has the requests' fields, and
-`coordinator_link.py` the connections.
+Each function sends its request and interprets the response. `requests.py` builds the requests, and
+`coordinator_link.py` manages the connections.
 
 All functions except removals send one IncrementalAlterConfigs on the GROUP resource, so any AdminClient can do the
 same; the configs are in `group/configs.py`. It changes all or nothing. If it is refused, it is sent again for each
@@ -68,7 +68,7 @@ class MemberResult(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def reason(self) -> str | None:
-        """Why it was not done, as a text for users; None if it was."""
+        """Why it was not done, as text for users; None if it was."""
         if self.done:
             return None
         if self.error is ErrorCode.none:

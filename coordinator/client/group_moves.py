@@ -127,7 +127,7 @@ async def _sees_any(admin: GroupAdmin) -> bool:
 
 
 async def _check_is_muster(admin: GroupAdmin, group_id: str) -> None:
-    """Raise NotMuster if a Kafka broker answers; a sidecar that does not coordinate the group is Muster, too."""
+    """Raise NotMuster if a Kafka broker answers; a sidecar that does not coordinate the group is Muster too."""
     with suppress(NotForGroup):
         await admin.check_is_muster(group_id)
 

@@ -1,6 +1,7 @@
 """Shadows that Muster has left in a cluster, and their removal, for `muster groups shadows`.
 
-The brokers are asked, not a Muster: it would list the group's own members instead, and its shadow would join again.
+The requests go to brokers, not to a Muster, which would list the group's own members instead, and whose shadow would
+join again.
 """
 
 import asyncio
@@ -43,7 +44,7 @@ async def shadows_in(admin: GroupAdmin) -> list[LeftShadow]:
             try:
                 group = await admin.describe_group(group_id)
             except Refused as error:
-                if error.error is not ErrorCode.group_id_not_found:  # it was deleted meanwhile
+                if error.error is not ErrorCode.group_id_not_found:  # it was deleted in the meantime
                     raise
                 return []
         if group.protocol_type != PROTOCOL_TYPE:

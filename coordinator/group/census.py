@@ -4,7 +4,7 @@ Without them each decision would have to iterate over all members. They can be r
 (`count`).
 
 A large group keeps them in its soft state. A small one keeps them only while it rebalances, and is counted again for
-the next change: that is cheap, and there are many small groups, so memory at rest matters more.
+the next change: that is cheap, and there are many small groups, so the memory of idle groups matters more.
 """
 
 from collections.abc import Iterable, Mapping

@@ -1,6 +1,6 @@
 """The configs of one group (Kafka's GROUP resource): names, types, defaults, limits.
 
-This module has the table, and parses single values. The rules that read a config document its effect;
+This module defines them in a table, and parses single values. The rules that read a config document its effect;
 `alter_configs.py` changes a group's configs, all or none.
 
 Most names begin with `members.` so that they never clash with Kafka's; `target.group.size` is the name in KIP-345's

@@ -49,7 +49,8 @@ def extend_deadlines(soft: SoftState, before: SoftState, took_ms: int) -> None:
     """Extend the deadlines of phases by the time that an append took.
 
     `before` and `soft` are the state before and after the decisions. Deadlines that the decisions set start now; the
-    others are extended by the time beyond the usual one, since the group answered no request meanwhile.
+    others are extended by whatever the append took beyond USUAL_APPEND_MS, since the group answered no request during
+    it.
     """
     unusual_ms = max(0, took_ms - USUAL_APPEND_MS)
     rearmed = dict(soft.rearmed)

@@ -3,9 +3,9 @@
 The event that ends the phase records the clients that hold an outstanding id. `soft.pending_members` has the ids that
 are expected back; `join.py` and `held_joins.py` decide when one is handed out, and for how long.
 
-A client that intends to join is back within a round trip, so only ids that were outstanding for a second are noted, and
+A client that intends to join returns within a round trip, so only ids that were outstanding for a second are noted, and
 16 of them individually: a client may request any number of ids. A phase that began while an id was outstanding waits
-for it, too.
+for it too.
 """
 
 from itertools import islice, takewhile

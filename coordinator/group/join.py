@@ -36,7 +36,7 @@ from muster.events.ids import UNKNOWN_MEMBER_ID, MemberId
 from muster.events.state import INACTIVE_ROLES, GroupState, HandedOutIdOutcome, Member, MemberRole
 
 PENDING_MEMBERS_MAX: Final = 20_000
-"""The limit of pending members in one group. A client that intends to join is back at once; one whose id was forgotten
+"""The limit of pending members in one group. A client that intends to join returns at once; one whose id was forgotten
 is answered UNKNOWN_MEMBER_ID (25), and requests a new one.
 """
 

@@ -4,7 +4,7 @@ import msgspec
 
 INT32_MAX = 2**31 - 1
 NEW_MEMBER_JOIN_TIMEOUT_MS = 5 * 60 * 1000
-"""How long a new member's first join may be parked (K3, KAFKA-7610). A constant in Kafka, too."""
+"""How long a new member's first join may be parked (K3, KAFKA-7610). A constant in Kafka too."""
 
 
 class GroupSettings(msgspec.Struct, frozen=True, kw_only=True):

@@ -235,7 +235,7 @@ class Turn:
             self.record(GroupAdvanced)
 
     def forget_census(self) -> None:
-        """Drop the census of a small group at rest, where recounting costs less than the memory."""
+        """Drop the census of a small, idle group, where recounting costs less than the memory."""
         census, settled = self.soft.census, self.image.state in (GroupState.STABLE, GroupState.EMPTY)
         if census is not None and settled and not census.is_worth_keeping:
             self.soft.census = None

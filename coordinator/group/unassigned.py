@@ -39,8 +39,8 @@ BYTES_MAX: Final = 512 * 1_024
 class Shares(msgspec.Struct, frozen=True, kw_only=True):
     """The topics and partitions that the active members of a Stable group subscribe to and are assigned.
 
-    `assigned`: partitions by topic; a range from 0 if there are no gaps, which is usual. `kept`: the topics of which
-    a member has partitions although it does not subscribe to them.
+    `assigned`: partitions by topic; usually a range from 0, without gaps. `kept`: the topics of which a member has
+    partitions although it does not subscribe to them.
     """
 
     subscribed: frozenset[str]
@@ -82,7 +82,7 @@ def shares_of(group: Group) -> Shares | None:
 
 
 def read_shares(group: Group) -> Steps[Shares | None]:
-    """Like `shares_of`, but in steps, one per member; the group must not change meanwhile."""
+    """Like `shares_of`, but in steps, one per member; the group must not change in the meantime."""
     image = group.image
     if image.state is not GroupState.STABLE or image.protocol_type != CONSUMER_PROTOCOL_TYPE:
         return None

@@ -4,9 +4,8 @@ It limits the bytes of all of them, and decides which response continues at the 
 or how work is scheduled (coordinator/load/slices.py).
 
 Responses are written concurrently, in slices, so all of them would be nearly complete before the first one is. So at
-the limit only one of them continues; others that need more memory wait until it has ended, even before a long entry. A
-short response is written without asking. No response waits for its client here: once it is complete, its bytes count
-for its connection.
+the limit only one of them continues, and others that need more memory wait until it is complete. A short response is
+written without asking. No response waits for its client here: once it is complete, its bytes count for its connection.
 """
 
 from typing import Final

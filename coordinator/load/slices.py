@@ -2,11 +2,11 @@
 
 This module has the queue of long work and the length of a slice; `events/steps.py` defines the form of such work.
 
-The first ENTRIES_AT_ONCE entries are processed immediately, so that a usual request is done within its own callback.
-Longer work is appended to one queue for the whole process: in each turn of the loop the first one in the queue gets one
-slice, and goes to the end again. So each turn has one slice, no matter how many large requests there are. Work that
-waits for other work to end (`steps.WAIT`) leaves the queue meanwhile. Coroutines with many entries do the same with a
-`Pace`.
+The first ENTRIES_AT_ONCE entries are processed immediately, so that an ordinary request is done within its own
+callback. Longer work is appended to one queue for the whole process: in each turn of the loop the first one in the
+queue gets one slice, and goes back to the end. So each turn has one slice, no matter how many large requests there are.
+Work that waits for other work to end (`steps.WAIT`) leaves the queue until then. Coroutines with many entries do the
+same with a `Pace`.
 """
 
 import asyncio
@@ -198,7 +198,7 @@ class Slices:
 
 
 def _settling(future: "asyncio.Future[R]") -> tuple[Callable[[R], None], Callable[[Exception], None]]:
-    """Return the callbacks that settle a future, which may have been cancelled meanwhile."""
+    """Return the callbacks that settle a future, which may have been cancelled in the meantime."""
 
     def done(result: R) -> None:
         if not future.done():

@@ -10,7 +10,7 @@ responses are sent in the order of requests, and the requests of one connection 
 (CC5, CA8). Bytes that arrive meanwhile wait; once `is_full` is true, the caller stops reading.
 
 Heartbeats that the fast path knows are not taken: one loop answers them in place in the buffer. If the buffer is empty,
-`receive_known` answers them before they enter it, since each step of the usual path makes a single heartbeat a few
+`receive_known` answers them before they enter it, since each step of the normal path makes a single heartbeat a few
 percent more expensive.
 """
 

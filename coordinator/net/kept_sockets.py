@@ -6,7 +6,7 @@ A socket lives as long as any process has it open. So connections that the kerne
 accepts before the next one is ready, wait for the next one. systemd's file descriptor store does the same for a single
 service. The messages, in both directions:
 
-    SOCKETS, with that many sockets from the supervisor: sockets of a former process; from here: a socket to keep
+    SOCKETS, with that many sockets from the supervisor: sockets of a previous process; from here: a socket to keep
     END                             from the supervisor: there are no more sockets; from here: this process serves, and
                                     needs no others
     METRICS, with a port            from here: the port of this process's metrics
@@ -86,7 +86,7 @@ class KeptSockets:
         return self._left.pop((family, address, port), None)
 
     def keep(self, bound: socket.socket) -> None:
-        """Make the supervisor keep a socket when this process ends."""
+        """Make the supervisor keep a socket when this process exits."""
         if self._channel is not None:
             send(self._channel, SOCKETS, 1, [bound])
 

@@ -127,7 +127,7 @@ class Listening(Generic[C]):
         return own_port
 
     def bind(self, addresses: Sequence[Address], port: int) -> list[socket.socket]:
-        """Return a listening socket for each address, a former process's or a new one. Raises OSError if any fails."""
+        """Return a listening socket for each address: a previous process's, or a new one. Raises OSError."""
         bound = bind_each(addresses, port, self._bound)
         for each in bound:
             self._kept.keep(each)

@@ -13,9 +13,9 @@ order, the largest of each kind first:
     4  clients that wait for a response
 
 Only connections of the first kind that exists are closed, until a tenth of the limit is free, so that the choice need
-not be repeated for each request. The bytes of a usual request are not counted. A response counts for its connection
-once it is written; before that, closing the connection would free nothing. So a quarter of the limit is reserved for
-responses that are being written (load/answer_memory.py).
+not be repeated for each request. The bytes of requests of ordinary size are not counted. A response counts for its
+connection once it is written; before that, closing the connection would free nothing. So a quarter of the limit is
+reserved for responses that are being written (load/answer_memory.py).
 """
 
 import asyncio

@@ -71,7 +71,7 @@ class GroupFigures(msgspec.Struct, frozen=True, kw_only=True):
     groups: Mapping[tuple[str, str], int]
     """Number of groups by state and coordinator."""
     members: Mapping[tuple[str, str], int]
-    """Number of their members, likewise."""
+    """Number of their members, by the same labels."""
     quarantined: int
     partitions: int
     log_partitions: int

@@ -2,7 +2,7 @@
 
 Code that logs never waits: lines go into a queue of `QUEUED_BYTES_MAX`, which a thread writes. If the queue is full or
 a line cannot be written (the reader is gone, the disk is full), it is counted, and the count is logged when lines can
-be written again. When the process ends it waits briefly for the queue.
+be written again. When the process exits it waits briefly for the queue.
 
 Python's own QueueListener only handles `logging` records, does not limit bytes, and can block without limit at the end.
 """

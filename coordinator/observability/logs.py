@@ -27,7 +27,7 @@ OF_CLIENTS = frozenset(
         "TLS with a client failed",
     }
 )
-"""Events that a client can cause as often as it likes."""
+"""Log lines that a client can cause as often as it likes."""
 
 MISTAKES = frozenset({"connection closed", "TLS with a client failed", "records refused: declared topics hold no data"})
 """Lines that a misconfigured client causes on every attempt: one a minute for each address and kind."""
@@ -105,7 +105,7 @@ def are_json() -> bool:
 
 
 def log_exit(reason: str, exit_code: int) -> None:
-    """Log why the process ends, as its last line."""
+    """Log why the process exits, as its last line."""
     structlog.get_logger(__name__).error("muster ends", reason=reason, exit_code=exit_code)
 
 

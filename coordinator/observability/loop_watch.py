@@ -6,10 +6,10 @@ The work that blocks the loop is recorded in load/current_work.py.
     the thread   checks every `LOOK_S`: measures how long the loop has not ticked and logs what blocks it. /healthz,
                  which also runs in a thread, reads the result
 
-A process that was stopped (SIGSTOP, a suspended machine) does not have a hanging loop. So time only counts while the
+The loop of a process that was stopped (SIGSTOP, a suspended machine) does not hang. So time only counts while the
 thread could run; if the thread itself could not run, the processor time of the process counts, since a call that holds
 the GIL stops the thread as well. Nor does the loop hang if it is in no call of ours and used hardly any processor time:
-then the machine had no processor for it.
+then the machine had no CPU to spare for it.
 """
 
 import asyncio

@@ -15,7 +15,7 @@ import msgspec
 
 LEVEL: Final = 1
 NAMED_MAX: Final = 100
-"""The limit of groups named in each list; the total number is reported beside the list."""
+"""The limit of groups named in each list; the total number is reported separately."""
 CACHED_S: Final = 0.25
 """More frequent requests get the same report again."""
 

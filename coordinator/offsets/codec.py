@@ -70,7 +70,7 @@ def unreadable_offset(record: StoredRecord, location: str) -> BrokenRecord | Non
 
 
 def fence(partition: int) -> Record:
-    """Make the fence record of an owner."""
+    """Create the fence record of an owner."""
     encoded = msgspec.json.encode(_Fence(owner=partition))
     return Record(encoded, encoded)
 

@@ -19,7 +19,8 @@ def refuse_if_event_topic_deleted(
 ) -> None:
     """Check the event topic when a partition is claimed, before anything is written. Raises LogMismatch.
 
-    `offsets_were_owned`: looked up before the claim, because another process may be the first to claim both meanwhile.
+    `offsets_were_owned`: looked up before the claim, because another process may be the first to claim both in the
+    meantime.
     """
     offsets = store.own_log
     if offsets is not None and offsets_were_owned and not writer.was_owned:

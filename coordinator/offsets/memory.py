@@ -58,7 +58,7 @@ class OffsetCache:
 
 
 def stored(commit: OffsetToCommit) -> StoredOffset:
-    """Make the stored offset of a commit."""
+    """Create the stored offset of a commit."""
     return StoredOffset(
         offset=commit.offset,
         leader_epoch=commit.leader_epoch,
@@ -69,7 +69,7 @@ def stored(commit: OffsetToCommit) -> StoredOffset:
 
 
 class MemoryOffsetStore(OffsetCache):
-    """A store that is lost when the process ends, like the memory log."""
+    """A store that is lost when the process exits, like the memory log."""
 
     async def open(self) -> None:
         """Do nothing: there is nothing to read."""

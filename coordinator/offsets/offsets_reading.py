@@ -110,7 +110,7 @@ class FollowedOffsets(OffsetStore, Protocol):
     """A store whose partitions can be followed by a process that does not own them."""
 
     def new_reading(self, partition: int) -> OffsetsReading:
-        """Make a reading of the partition that starts at its first record. The store must be open."""
+        """Create a reading of the partition that starts at its first record. The store must be open."""
         ...
 
     async def claim_by(self, partition: int, standby: Standby[OffsetsReading] | None) -> ClaimedOffsets:

@@ -20,7 +20,7 @@ def offset_store_for(
     security: KafkaSecurity = NOT_SECURED,
     known_brokers: KnownBrokers | None = None,
 ) -> OffsetStore:
-    """Make the store: in the same file, in a topic beside the event topic, or in memory. `event_log` opens first.
+    """Create the store: in the same file, in a topic alongside the event topic, or in memory. `event_log` opens first.
 
     `known_brokers`: shared with other links of the process.
     """

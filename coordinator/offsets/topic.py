@@ -1,4 +1,4 @@
-"""Offsets in a compacted topic of their own, beside the event topic, written with the same fencing.
+"""Offsets in a compacted topic of their own, alongside the event topic, written with the same fencing.
 
 The topic is an `EventLog` of its own, so a deposed owner cannot commit offsets either. Its records are defined in
 codec.py. The offsets of a partition are in memory while it is owned; a standby has read them before

@@ -117,7 +117,7 @@ class OwnershipGroup:
         self._woken.set()
 
     async def take_part(self) -> None:
-        """Stay in the group for ever. Raises LogMismatch if this process must not take part, and NodeIdTaken."""
+        """Stay in the group forever. Raises LogMismatch if this process must not take part, and NodeIdTaken."""
         opened = False
         while True:
             try:

@@ -28,7 +28,9 @@ class PeerMetrics(Collector):
 
 
 class LinkMetrics(Collector):
-    """The connections on which requests are forwarded, likewise. `lost_ms`: how long no owner was reachable."""
+    """The connections on which requests are forwarded, collected in the same way. `lost_ms`: how long no owner was
+    reachable.
+    """
 
     def __init__(self, states: Callable[[], Sequence[LinkState]], lost_ms: Callable[[], int]) -> None:
         self._states = states

@@ -2,7 +2,7 @@
 
 Connects to the other processes' addresses and decides what is evidence of an end; others act on it.
 
-When a process ends, its machine closes its connections, and then its address refuses new ones. Only that is evidence,
+When a process exits, its machine closes its connections, and then its address refuses new ones. Only that is evidence,
 and only after an established connection. A suspended process, a failed machine and a broken network refuse nothing, so
 their sessions decide; an overloaded process closes connections, but accepts new ones. If the verdict is wrong after
 all, the process finds itself out of the group and rejoins; the log's fence protects its partitions meanwhile
@@ -22,8 +22,8 @@ from muster.coordinator.tasks import BackgroundTasks
 CONNECT_TIMEOUT_S: Final = 5.0
 RETRY_S: Final = 0.2
 SOON_S: Final = 0.01
-"""First pause after a connection broke, because a killed process may still accept for some milliseconds. It doubles
-up to RETRY_S.
+"""First pause after a connection broke, because a killed process may still accept for a few milliseconds. It doubles up
+to RETRY_S.
 """
 REPORT_AGAIN_AFTER_S: Final = 30.0
 """Minimum interval between reports of one process, so that a wrong verdict cannot keep it from its partitions."""

@@ -102,7 +102,7 @@ class Sharer:
         return self.group.trouble or "the processes of the event log are sharing its partitions"
 
     async def serve(self) -> None:
-        """Own the partitions that are assigned to this process, for ever. Raises the errors of `Runtime.assign`."""
+        """Own the partitions that are assigned to this process, forever. Raises the errors of `Runtime.assign`."""
         while True:
             await self._is_new.wait()
             self._is_new.clear()

@@ -153,7 +153,7 @@ def _owners_now(partitions: int, candidates: Sequence[Candidate]) -> dict[int, i
 
 
 def _quotas(partitions: int, node_ids: Sequence[int], now: Mapping[int, int]) -> dict[int, int]:
-    """Return how many partitions each node gets. The remainder goes to the nodes that own most already."""
+    """Return how many partitions each node gets. The remainder goes to the nodes that already own the most."""
     if not node_ids:
         return {}
     most_first = sorted(node_ids, key=lambda node_id: -sum(owner == node_id for owner in now.values()))

@@ -1,8 +1,8 @@
-"""Waits at the start until the addresses of the processes are free, and holds them while the supervisor runs.
+"""Waits at startup until the addresses of the processes are free, and holds them while the supervisor runs.
 
 The frontends listen with SO_REUSEPORT, so each would silently share its address with any other process that uses it,
 even with the frontends of a second supervisor, which have another secret and another owner. So the addresses must be
-free at the start. Then those of the frontends are bound here, on a socket that does not listen: it takes no connections
+free at startup. Then those of the frontends are bound here, on a socket that does not listen: it takes no connections
 from the frontends, clients are refused until the first frontend serves, and a second supervisor finds the address taken
 even before that.
 """

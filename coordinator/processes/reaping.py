@@ -19,7 +19,7 @@ def is_init() -> bool:
 
 
 async def reap_orphans(own: Callable[[], Collection[int | None]]) -> None:
-    """Reap periodically, for ever. `own`: the children that other code here waits for."""
+    """Reap periodically, forever. `own`: the children that other code here waits for."""
     while True:
         await asyncio.sleep(CHECK_INTERVAL_S)
         _reap(own())

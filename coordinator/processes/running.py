@@ -1,8 +1,9 @@
 """One process of several: started, restarted when it ends, and stopped gracefully.
 
-Decides when it is restarted, and what happens to its listening sockets meanwhile. A process that ends is restarted
-immediately, and inherits its predecessor's sockets with the connections queued there. If it ends again soon, the pauses
-grow, and its sockets are closed: clients would wait there for a long time, while the other processes can serve them.
+Decides when it is restarted, and what happens to its listening sockets in the meantime. A process that exits is
+restarted immediately, and inherits its predecessor's sockets with the connections queued there. If it ends again soon,
+the pauses grow, and its sockets are closed: clients would wait there for a long time, while the other processes can
+serve them.
 """
 
 import asyncio
@@ -117,7 +118,7 @@ class RunningProcess:
     async def stop(self, within_s: float) -> None:
         """Stop it gracefully; kill it if it has not ended in time."""
         self._stopping.set()
-        self.sockets.close()  # otherwise clients would wait there in vain
+        self.sockets.close()  # otherwise clients would wait there for nothing
         process = self._process
         if process is None or process.returncode is not None:
             return

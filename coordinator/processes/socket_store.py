@@ -1,4 +1,4 @@
-"""The listening sockets of one process, kept for its successor when it ends, and the process's reports.
+"""The listening sockets of one process, kept for its successor when it exits, and the process's reports.
 
 This is the supervisor's end of the connection (net/kept_sockets.py).
 """

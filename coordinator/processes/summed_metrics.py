@@ -39,7 +39,7 @@ class SummedMetrics(Collector):
         self._last: dict[str, tuple[int, list[Metric]]] = {}
         """The last metrics of each process, and its number of starts then."""
         self._ended: list[Metric] = []
-        """The counts of processes that have ended."""
+        """The counts of processes that have exited."""
         self._lock = threading.Lock()
 
     def collect(self) -> Iterator[Metric]:

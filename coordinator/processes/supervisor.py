@@ -89,7 +89,7 @@ async def supervise(settings: Settings, given: Sequence[str]) -> None:
 def secret_of_all(settings: Settings) -> Iterator[tuple[Path, Sequence[int]]]:
     """Yield the secret file, and the descriptors that the processes inherit for it.
 
-    A generated secret is in a file without a name, so nothing is left behind, however this process ends.
+    A generated secret is in a file without a name, so nothing is left behind, however this process exits.
     """
     if settings.peer_secret_file is not None:
         yield settings.peer_secret_file, ()

@@ -46,7 +46,9 @@ from muster.events.state import NOT_CONFIGURED, Group, GroupConfig, GroupState
 from muster.events.steps import Each
 
 LOADED_SOON_MS: Final = 1_000
-"""Upper limit of a usual takeover. It takes longer only if the log is large or its brokers are unreachable."""
+"""The upper limit of a normal takeover. A takeover takes longer only if the log is large or its brokers are
+unreachable.
+"""
 
 
 class Runtime:

@@ -122,7 +122,7 @@ class UnassignedWatch:
         """Check all groups once."""
         check, pace = _Check(), self._slices.pace()
         for group in self._groups.groups():
-            await pace.worked()  # those that are not Stable count, too: there may be a million
+            await pace.worked()  # those that are not Stable count too: there may be a million
             if may_rebalance(group):
                 await self._check_group(group.copy(), check, pace)  # it may change while other work has its turn
         self._known, self._lacks, self._logged = check.known, check.lacks, check.logged

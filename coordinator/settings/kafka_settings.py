@@ -14,7 +14,7 @@ INT64_MAX = 2**63 - 1
 
 
 class KafkaSettings(BaseSettings):
-    """The part of `Settings` that Kafka's brokers have, too. Times are durations or numbers of ms, sizes are bytes."""
+    """The part of `Settings` that Kafka's brokers have too. Times are durations or numbers of ms, sizes are bytes."""
 
     group_initial_rebalance_delay_ms: Milliseconds = option(
         3_000, "How long the first rebalance of an empty group waits for more members (KIP-134).", ge=0, le=INT32_MAX

@@ -40,7 +40,7 @@ class PeerTls(msgspec.Struct, frozen=True, eq=False):
 def peer_secret(name: str, file: Path) -> bytes:
     """Read the secret, without surrounding white space. Raises OSError, BadPeerSecret.
 
-    Seeks to the beginning first: processes that share an open file, such as /dev/fd/3, share its position, too.
+    Seeks to the beginning first: processes that share an open file, such as /dev/fd/3, share its position too.
     """
     with file.open("rb", buffering=0) as opened:
         opened.seek(0)
@@ -91,7 +91,7 @@ def refuse_peers(settings: Any, given: Set[str]) -> Iterator[str]:  # noqa: ANN4
 
 
 def _refuse_several(settings: Any, given: Set[str]) -> Iterator[str]:  # noqa: ANN401 -- as above
-    """Refuse settings that several processes of one host cannot share. Each process checks the rest at its start."""
+    """Refuse settings that several processes of one host cannot share. Each process checks the rest at startup."""
     name_of = settings.name_of
     several = f"{name_of('processes')} {settings.processes}"
     for name, reason in (("role", "each gets its own"), ("reuse_port", "they share their ports anyway")):

@@ -1,7 +1,7 @@
 """The sidecar: a proxy in front of an unmodified cluster that answers group membership itself and relays the rest.
 
     serve.py             assembles, starts and stops a sidecar
-    upstream_cluster.py  waits for the upstream cluster at the start, and reads what serving needs to know
+    upstream_cluster.py  waits for the upstream cluster at startup, and reads what serving needs to know
     group_parts.py       creates the parts that deal with groups, and connects them
     forwarding/          several sidecars on one log: forwards requests to the process that owns the group
     apis/                one file for each family of APIs that is handled or merged here

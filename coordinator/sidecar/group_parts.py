@@ -102,7 +102,7 @@ class GroupParts:
         parts.ownership, parts.shadows = runtime.status, lambda: shadows_status(shadows.census())
 
     async def remove_stray_shadows(self) -> None:
-        """Remove shadows that a former process left in groups that have no members any more."""
+        """Remove shadows that a previous process left in groups that have no members any more."""
         runtime, moves = self.runtime, self.moves
 
         def is_ours(group_id: GroupId) -> bool:

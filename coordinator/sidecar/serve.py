@@ -1,9 +1,9 @@
 """Assembles, starts and stops a sidecar.
 
-It first waits for the cluster, without a time limit; meanwhile /readyz says why. Then it binds the listeners, so that a
-port in use ends the start before anything is claimed. Then it opens the event log, again without a time limit, and
-claims it. Once it listens, it answers group requests like a coordinator that is loading, until the log is loaded and
-during any outage of the log. Everything else is relayed, including requests of groups with members upstream.
+It first waits for the cluster, without a time limit; meanwhile /readyz says why. Then it binds the listeners, so that
+startup fails before anything is claimed if a port is in use. Then it opens the event log, again without a time limit,
+and claims it. Once it listens, it answers group requests like a coordinator that is loading, until the log is loaded
+and during any outage of the log. Everything else is relayed, including requests of groups with members upstream.
 
 To stop, it accepts no more connections, gives up the groups, which answers parked requests, and waits for the brokers'
 responses. The shadows stay for the next owner of the groups.

@@ -23,7 +23,7 @@ log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
 
 
 class UpstreamCluster:
-    """Waits for the upstream cluster at the start and reads what serving needs. `readiness` says why it waits."""
+    """Waits for the upstream cluster at startup and reads what serving needs. `readiness` says why it waits."""
 
     def __init__(
         self, settings: Settings, link: UpstreamLink, readiness: Readiness, monotonic_ms: Callable[[], int]

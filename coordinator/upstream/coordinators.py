@@ -17,7 +17,7 @@ from muster.events.ids import is_remembered
 from muster.events.kafka.errors import OwnShortage, TryAgain
 
 GROUPS_KEPT: Final = 100_000
-"""Limited, since clients may name any number of groups. The length of cached ids is limited, too."""
+"""Limited, since clients may name any number of groups. The length of cached ids is limited too."""
 
 
 class Heard(msgspec.Struct):

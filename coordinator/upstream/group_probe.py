@@ -40,7 +40,7 @@ LANE: Final = "probe"
 
 
 class KeptUpstream(msgspec.Struct, frozen=True):
-    """The group stays upstream's. `reason` is a text for log lines and commands."""
+    """The group stays upstream's. `reason` is text for log lines and commands."""
 
     reason: str
 
@@ -56,7 +56,7 @@ class ForeignShadow(KeptUpstream, frozen=True):
 
 
 class Vacant(msgspec.Struct, frozen=True):
-    """The group has no clients upstream. `has_shadow`: a former process of ours left its shadow there."""
+    """The group has no clients upstream. `has_shadow`: a previous process of ours left its shadow there."""
 
     has_shadow: bool
 

@@ -8,10 +8,10 @@ next coordinator would give every member a full session. So before a session exp
     it answers, but was unreachable                          the session is extended (below)
     it does not answer                                       it is asked again until it does, then as above
 
-A broker also counts as answering if it answers other clients meanwhile, or if Muster itself has no ports or files left
-for the connection. A session is extended to its full time once. A member that has not been heard from since then gets
-only the time that was lost after that, counted from the broker's last response to any request; otherwise a dead member
-would stay for as long as the broker falters.
+A broker also counts as answering if it answers other clients in the meantime, or if Muster itself has no ports or files
+left for the connection. A session is extended to its full time once. A member that has not been heard from since then
+gets only the time that was lost after that, counted from the broker's last response to any request; otherwise a dead
+member would stay for as long as the broker falters.
 
 A broker that closes a connection may be full, since all clients share our address (`max.connections.per.ip`), or about
 to stop. So a connection to each broker is kept open from the start, on which a full broker answers. If it is lost, new

@@ -1,6 +1,6 @@
-"""The order in which a former process's shadows rejoin: a few dozen at a time, since there may be thousands.
+"""The order in which a previous process's shadows rejoin: a few dozen at a time, since there may be thousands.
 
-A group with a commit that waits for its shadow goes before all others. While partitions are being taken over, no shadow
+Groups with a commit that waits for the shadow take precedence. While partitions are being taken over, no shadow
 rejoins: heartbeats and joins need no shadow, and the groups of the last partition would wait for the shadows of the
 first one.
 """

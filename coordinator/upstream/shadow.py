@@ -126,7 +126,7 @@ Action = Join | Sync | ShadowHeartbeat | Leave
 
 
 class ShadowRefused(msgspec.Struct, frozen=True):
-    """Upstream's refusal of the shadow is final: the group is not ours. `reason` is a text for log lines."""
+    """Upstream's refusal of the shadow is final: the group is not ours. `reason` is text for log lines."""
 
     reason: str
 
@@ -226,7 +226,7 @@ def on_error(shadow: Shadow, action: Action, error: ErrorCode) -> Shadow | Shado
 
 
 def reason_of(error: ErrorCode) -> str:
-    """Return why a group is not ours, as a text for log lines."""
+    """Return why a group is not ours, as text for log lines."""
     named = f"{error.name.upper()} ({error.value})"
     return f"{_REASONS.get(error, 'the broker refuses the shadow')}: {named}"
 

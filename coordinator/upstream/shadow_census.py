@@ -49,7 +49,7 @@ def shadows_status(census: ShadowCensus) -> ShadowStatus:
 
 
 def log_left(handles: Collection[ShadowHandle], *, for_at_most_ms: int) -> None:
-    """Log which shadows stay upstream when the process ends, and for how long."""
+    """Log which shadows stay upstream when the process exits, and for how long."""
     groups = sorted(each.group_id for each in handles if each.shadow.state is not ShadowState.OUT)
     if groups:
         log.info(

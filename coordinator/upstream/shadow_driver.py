@@ -1,14 +1,14 @@
 """Sends a shadow's requests, one after another, until none is left.
 
-`shadow.py` decides which request is next; this module has the lanes, limits, pauses and the session timeout.
+`shadow.py` decides which request is next; this module handles the lanes, limits, pauses and the session timeout.
 
 Upstream may park a join without a member id for group.initial.rebalance.delay.ms, and answers no later request on that
-connection meanwhile. So each of these joins has a lane (a connection) to itself, and their number is limited. All other
-requests are answered at once and share a few lanes. A failed request is retried while it is wanted, with growing
+connection in the meantime. So each of these joins has a lane (a connection) to itself, and their number is limited. All
+other requests are answered at once and share a few lanes. A failed request is retried while it is wanted, with growing
 pauses; what is wanted may change at any time, and the last change counts.
 
 If a join is refused for its protocol (23), another member is in the group, and the group is probed. The shadow of an
-older version is removed from a group that was taken over from a former process, since our own log shows that it was
+older version is removed from a group that was taken over from a previous process, since our own log shows that it was
 ours.
 """
 
@@ -83,7 +83,7 @@ class ShadowHandle:
         self.group_id = group_id
         self.shadow = shadow
         self.is_retake = is_retake
-        """True if a former process had this shadow, and the shadow has not rejoined yet."""
+        """True if a previous process had this shadow, and the shadow has not rejoined yet."""
         self.is_waited_for = False
         """True if a commit waits for the shadow."""
         self.is_heartbeat_due = False
@@ -93,7 +93,7 @@ class ShadowHandle:
         self.is_being_taken = False
         """True if callers of `take`, which share one attempt, wait for the join; they report a refusal themselves."""
         self.last_error = ""
-        """The last error, as a text for log lines."""
+        """The last error, as text for log lines."""
         self.refusal: str | None = None
         """The reason, if upstream's refusal is final."""
         self.end_reason: str | None = None
@@ -204,7 +204,7 @@ class ShadowDriver:
                 asking.cancel()
 
     async def _watch(self, handle: ShadowHandle, asking: asyncio.Task[Answer]) -> None:
-        """Wait for the join's response; if the shadow is no longer wanted meanwhile, leave."""
+        """Wait for the join's response; leave if the shadow is no longer wanted before it arrives."""
         while not asking.done() and handle.shadow.should_be_in:
             change = asyncio.create_task(handle.wait_change())
             try:

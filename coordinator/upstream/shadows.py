@@ -187,7 +187,7 @@ class Shadows:
             if isinstance(verdict, KeptUpstream):
                 return verdict
             self._refused.discard(group_id)
-            if group_id not in self._handles:  # unless it was retaken meanwhile
+            if group_id not in self._handles:  # unless it was retaken in between
                 state = ShadowState.UNSURE if verdict.has_shadow else ShadowState.OUT
                 self._handles[group_id] = ShadowHandle(group_id, Shadow(wanted=None, state=state))
         handle = self._handles[group_id]
@@ -199,7 +199,7 @@ class Shadows:
         except ShadowUnavailable:
             if handle.refusal is not None:
                 return KeptUpstream(handle.refusal)
-            if handle.shadow.wanted == UNKNOWN_GENERATION:  # unless other members have joined meanwhile
+            if handle.shadow.wanted == UNKNOWN_GENERATION:  # unless other members have joined since
                 self._change(handle, want(handle.shadow, None))
             raise
         finally:
@@ -215,7 +215,7 @@ class Shadows:
     def update_generation(self, group_id: GroupId, generation_id: int, is_wanted: bool) -> None:
         """Set the group's generation, and whether it needs a shadow. Requests are sent in a task.
 
-        If a group that needs a shadow has none, it is retaken from a former process, a few at a time.
+        If a group that needs a shadow has none, it is retaken from a previous process, a few at a time.
         """
         handle = self._handles.get(group_id)
         if not is_wanted:
@@ -263,7 +263,7 @@ class Shadows:
 
         Its rejoin continues after the block, since upstream may park it. There is no commit identity until it has
         rejoined. A join in progress is awaited first: if a parked join were withdrawn, the broker would continue its
-        initial rebalance until the delay is over, and return NON_EMPTY_GROUP meanwhile.
+        initial rebalance until the delay is over, and return NON_EMPTY_GROUP until then.
         """
         handle = self._handles.get(group_id)
         if handle is not None:
@@ -288,7 +288,7 @@ class Shadows:
             await self._until(handle, lambda: handle.end_reason is not None)
 
     async def remove_stray_shadows(self, is_ours: Callable[[GroupId], bool]) -> list[GroupId]:
-        """Remove shadows that a former process left in groups of ours that need none now.
+        """Remove shadows that a previous process left in groups of ours that need none now.
 
         Shadows of other services and of older versions stay: LeaveGroup names our instance id. Call it once all groups
         of ours have reported their generations, or their shadows would leave for a moment. Returns the groups of the

@@ -250,7 +250,7 @@ class UpstreamLink(ClusterLink):
     ) -> R:
         """Send a request to the group's coordinator; retry it if that has moved or is loading.
 
-        A request that failed without effect is retried, too, within `retry_ms`; with 0 there is one attempt. A request
+        A request that failed without effect is retried too, within `retry_ms`; with 0 there is one attempt. A request
         that may have taken effect is never sent twice. Raises as `ask` does, and UpstreamRefused when the lookup of the
         coordinator is refused.
         """
@@ -276,7 +276,7 @@ class UpstreamLink(ClusterLink):
         )(attempt)
 
     def forget_coordinator(self, group_id: str) -> None:
-        """Look up the group's coordinator again the next time."""
+        """Look up the group's coordinator again when it is next needed."""
         self._coordinators.forget(group_id)
 
     def known_coordinator(self, group_id: str) -> int | None:

@@ -42,7 +42,7 @@ async def upstream_members(link: UpstreamLink, group_id: GroupId, name: ShadowNa
     answer = await link.ask_coordinator(group_id, request, DescribeGroupsResponse, error_of=_described_error, lane=LANE)
     (described,) = answer.groups
     now = verdict_of(described, name, link.asked_at)
-    is_somebody = not isinstance(now, Vacant | ForeignShadow)  # the members left meanwhile, or it is another Muster's
+    is_somebody = not isinstance(now, Vacant | ForeignShadow)  # the members have left, or it is another Muster's
     if not is_somebody or not described.members or not _may_read(described):
         raise NotAdoptable(verdict.reason)
     return tuple(

@@ -2,7 +2,7 @@
 
 Each resource is answered separately: either all of its changes apply or none. Requests that are invalid for any group
 are refused here, in Kafka's words: a resource named twice, a missing value, an unknown operation. The rules decide the
-rest. The configs of all other resources are fixed at the start, so they cannot be altered.
+rest. The configs of all other resources are fixed at startup, so they cannot be altered.
 """
 
 from collections import Counter

@@ -1,7 +1,7 @@
 """Config resources, by type and name, for IncrementalAlterConfigs and DescribeConfigs.
 
-Only groups have configs here. Other resources are declared at the start, or do not exist; they are listed nevertheless
-so that refusals can name them.
+Only groups have configs here. Other resources are declared at startup or do not exist; their types are listed so that
+refusals can name them.
 """
 
 from enum import IntEnum, unique

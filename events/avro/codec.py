@@ -1,7 +1,7 @@
 """Events as bytes: the registry of schemas, `encode` and `decode`, and the records of a transition.
 
 It maps fingerprints to schemas and schemas to event classes. `decoder.py` and `encoder.py` read and write the bodies;
-`keys.py` has the keys.
+`keys.py` encodes the keys.
 
 A value is Avro's single-object encoding: the marker C3 01, the schema's CRC-64-AVRO fingerprint (8 bytes, little
 endian), the body. There is one schema per event type, so the first ten bytes identify the type. Events are written with

@@ -88,9 +88,7 @@ def _is_as_before(field: Schema) -> bool:
 
 
 def remember(known: dict[Any, tuple[Any, Any]], key: object, read: bytes, size: int, values: tuple[Any, ...]) -> None:
-    """Keep what was read for the next time. `size`: its length; a value that ends too early has fewer bytes, and is not
-    kept.
-    """
+    """Keep what was read, for reuse. `size`: its length; a value that ends too early is shorter, and is not kept."""
     if len(read) == size <= KNOWN_BYTES_MAX:
         if len(known) >= KNOWN_MAX:
             known.clear()

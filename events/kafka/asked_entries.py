@@ -30,7 +30,7 @@ _ENTRIES: Final[Mapping[int, _Entries]] = {
     77: _Entries("group_ids", "groups", "group_id"),
     89: _Entries("group_ids", "groups", "group_id"),
 }
-"""Keyed by API key. LeaveGroup is not here: its response has no entries beside an error."""
+"""Keyed by API key. LeaveGroup is not here: its response has no entries apart from an error."""
 
 
 class _Partitions(NamedTuple):

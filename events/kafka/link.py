@@ -143,7 +143,7 @@ class ClusterLink:
                 again_after_ms = self._metadata_max_age_ms
             except LinkError:  # callers that need the brokers get the error from their own attempt
                 again_after_ms = METADATA_RETRY_MS
-            await asyncio.sleep(METADATA_BACKOFF_S)  # requests made meanwhile are served by the next round
+            await asyncio.sleep(METADATA_BACKOFF_S)  # requests made in the meantime are served by the next round
 
     # ---- asking ----------------------------------------------------------------------------------------
 

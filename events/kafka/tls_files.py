@@ -7,7 +7,7 @@ phrase is never requested on the terminal.
 
 Certificates are renewed while a process runs. A `FilesContext` knows its files, and reloads them when they have
 changed, for connections that are opened from then on. An authority that was removed from its file stays trusted until
-the process ends, since a context cannot forget one.
+the process exits, since a context cannot forget one.
 """
 
 import ssl

@@ -115,7 +115,7 @@ class AppendRefused(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SignOfLife(msgspec.Struct, frozen=True, kw_only=True):
-    """An owner's (`host:pid`) record beside the events that shows it is alive. `wall_ms`: by its own wall clock."""
+    """An owner's (`host:pid`) record alongside the events that shows it is alive. `wall_ms`: by its own wall clock."""
 
     owner: str
     wall_ms: int
@@ -230,7 +230,8 @@ class EventLog(Protocol):
         ...
 
     def repeat(self, writers: Sequence[LogWriter], *, timeout_ms: int) -> Repeats:
-        """Send the last append of each writer again, once, which appends nothing; appends may be in flight meanwhile.
+        """Send the last append of each writer again, once, which appends nothing; appends may be in flight in the
+        meantime.
 
         All that go to the same broker share one request; yields the outcomes by partition, as soon as responses arrive.
         """
@@ -245,7 +246,7 @@ class EventLog(Protocol):
         ...
 
     async def leave_sign_of_life(self, sign: SignOfLife, *, timeout_ms: int) -> None:
-        """Record that an owner is alive, beside the events, replacing its last such record; from format level 4 on.
+        """Record that an owner is alive, alongside the events, replacing its last such record; from format level 4 on.
 
         Does not wait for appends, and delays them no more than another append would. Raises LogError.
         """

@@ -1,6 +1,6 @@
 """The common part of read-only logs: exports and archives.
 
-Signs of life are stored beside the events of the original log, and are not copied.
+Signs of life are stored alongside the events of the original log, and are not copied.
 """
 
 from collections.abc import Mapping, Sequence

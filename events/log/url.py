@@ -1,6 +1,6 @@
 """Opening an event log by its URL, the value of `--log`.
 
-    memory:                                       in memory; lost when the process ends
+    memory:                                       in memory; lost when the process exits
     sqlite:///muster.db                           a file, relative to the working directory (three slashes)
     sqlite:////var/lib/muster.db                  a file, absolute (four slashes)
     kafka://host:9092,host2:9092/__muster_events  a topic of a cluster

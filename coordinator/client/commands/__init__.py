@@ -1,1 +1,1 @@
-"""Commands beside `muster serve`."""
+"""The commands other than `muster serve`."""

@@ -4,7 +4,7 @@ Finds such records, checks whether an owner may be serving the partition, and wr
 
     a record with an unreadable key  its group is unknown, so it cannot be ignored
     a record of the partition itself its owners and their times; it has no group's state
-    a committed offset               in the offsets topic beside the event topic; only this offset is lost
+    a committed offset               in the offsets topic alongside the event topic; only this offset is lost
 
 An unreadable value of a group is none of these: only that group is quarantined (`muster groups repair`). A batch that
 is unreadable as a whole cannot be repaired by any client, as its keys are unknown.

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 WIDE = 120
 """The minimum width for cells with sentences."""
 _BESIDE_AN_ID = 34
-"""The columns needed for an address and a standing beside a member id."""
+"""The columns needed for an address and a standing next to a member id."""
 
 _STYLES = {"Active": "green", "Expected": "yellow", "Waiting": "yellow", "Called": "cyan"}
 """The style of a `Standing`."""

@@ -40,7 +40,7 @@ class PeerLinks:
     """One connection to each peer. `received` is called with each message.
 
     `changed` is called when a process becomes reachable or unreachable, and when the first attempt to reach it has
-    failed: it may have ended meanwhile.
+    failed: it may have ended in the meantime.
 
     `log_identity` is set when the log is open, before `follow` is called.
     """

@@ -1,7 +1,7 @@
 """Each end of a link proves that it has the secret without sending it: by an HMAC over the nonces of both.
 
 Pure: nonces come from the caller. The accepting end first sends a nonce; the connecting end responds with its own and a
-proof over both; then the accepting end proves itself over both, too. A proof includes the role, so that it cannot be
+proof over both; then the accepting end proves itself over both too. A proof includes the role, so that it cannot be
 replayed as the other end's, and all claims, so that they cannot be changed in transit.
 """
 
@@ -61,7 +61,7 @@ def refusal_of(secret: bytes, proof: Proof, challenge: Challenge, *, log: str, n
 
 
 def welcome(secret: bytes, proof: Proof, challenge: Challenge) -> Welcome:
-    """Make the accepting end's proof."""
+    """Create the accepting end's proof."""
     claim = Claim(log=proof.log, node_id=proof.node_id, wanted_node_id=proof.wanted_node_id)
     return Welcome(_mac(secret, "accepts", claim, challenge.nonce, proof.nonce))
 

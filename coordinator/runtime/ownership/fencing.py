@@ -12,7 +12,7 @@ from muster.events.records import Transition
 
 
 def fence_record(owner: Owner, writer: LogWriter) -> Transition:
-    """Make the fence record, after which no older writer can append."""
+    """Create the fence record, after which no older writer can append."""
     elected = CoordinatorElected(
         partition=writer.partition,
         owner_epoch=writer.epoch,

@@ -103,7 +103,7 @@ class Standbys(Generic[R]):
         ]
 
     async def follow(self) -> None:
-        """Follow the partitions of other owners, for ever."""
+        """Follow the partitions of other owners, forever."""
         try:
             while True:
                 await self._check_ends()
@@ -112,7 +112,7 @@ class Standbys(Generic[R]):
             await self._tasks.close()
 
     async def prepare_claims(self) -> None:
-        """Keep the log prepared for takeovers, for ever: idle connections would be closed."""
+        """Keep the log prepared for takeovers, forever: idle connections would be closed."""
         while True:
             for number in self._not_ours():
                 await self._log.prepare_claim(number)

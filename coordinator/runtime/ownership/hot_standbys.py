@@ -59,7 +59,7 @@ class HotStandbys:
         """Standbys of the offsets topic, once it is open."""
 
     def following(self) -> Iterator[Coroutine[Any, Any, None]]:
-        """Yield coroutines that follow each topic and keep its claims prepared, for ever. The logs must be open."""
+        """Yield coroutines that follow each topic and keep its claims prepared, forever. The logs must be open."""
         yield from (self.events.follow(), self.events.prepare_claims())
         offsets = self._owner.offsets
         own_log: object = offsets.own_log

@@ -60,7 +60,7 @@ class KeptLease:
             self.lease.proven(sent_ms)
         elif isinstance(outcome, Deposed) and writer is self._outbox.writer and not self._is_renewing():
             self._lost(outcome)  # otherwise it may have been a newer claim of our own
-        elif self.lease.half_is_over:  # otherwise an append has proven it meanwhile
+        elif self.lease.half_is_over:  # otherwise an append has proven it in the meantime
             self._is_under_way = True
             self._append()
 
@@ -99,7 +99,7 @@ class LeaseKeeper:
         self._kept.pop(number, None)
 
     async def keep(self) -> None:
-        """Prove ownership every half lease, and when responses wait for it; runs for ever."""
+        """Prove ownership every half lease, and when responses wait for it; runs forever."""
         try:
             while True:
                 with suppress(TimeoutError):
@@ -131,5 +131,5 @@ class LeaseKeeper:
 
 
 def proof(partition: int) -> Transition:
-    """Make the tombstone that is appended as a proof."""
+    """Create the tombstone that is appended as a proof."""
     return (Record(encode_key(RecordKey(str(partition), EntityKind.PARTITION, "proof")), None),)

@@ -1,7 +1,7 @@
 """An outage of the event log: its reason, its duration, and the partitions that wait for it.
 
-Retries until the log is available, and provides the text for /readyz and the log lines meanwhile: one when the first
-partition has to wait, then one a minute, and one when the last partition is served again.
+Retries until the log is available, and provides the text for /readyz and the log lines in the meantime: one when the
+first partition has to wait, then one a minute, and one when the last partition is served again.
 """
 
 from collections.abc import Awaitable, Callable

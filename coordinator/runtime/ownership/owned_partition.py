@@ -135,7 +135,8 @@ class OwnedPartition:
     async def durable_state(self) -> Projector | None:
         """Return the state of the partition between two writes, equal to what replaying the log up to there would give.
 
-        Returns None if the state is not known at that time. Raises OutboxEnded if the partition is lost meanwhile.
+        Returns None if the state is not known at that time. Raises OutboxEnded if the partition is lost in the
+        meantime.
         """
         state: Projector | None = None
 

@@ -4,8 +4,8 @@ Decides when a partition changes its state (`partition_state.py`), and acts on i
 `takeover/`. What happens on an error:
 
     the log is not available       closed at once, and taken over again when it is
-    deposed                        closed at once, and `deposed` is called, or the process ends
-    any other error                the process ends
+    deposed                        closed at once, and `deposed` is called, or the process exits
+    any other error                the process exits
     an owner's record unreadable   the partition stays assigned, but no process serves it
 """
 

@@ -103,7 +103,7 @@ def log_unreadable(owner: Owner, number: int, broken: BrokenRecord) -> str:
 def _former_owners(ready: Sequence[CoordinatorReady]) -> dict[str, dict[str, str]]:
     """How the ownership of the former owners ended, by owner name, where known.
 
-    It can differ by partition: a process that ends may have released some partitions and lost others.
+    It can differ by partition: a process that exits may have released some partitions and lost others.
     """
     causes: dict[str, set[str]] = {}
     for each in ready:

@@ -6,10 +6,10 @@
                     not_available    TakingOver     the log is not available: retried
                     unreadable       NotReadable    an owner's record in it is unreadable: no process serves it
                     overtaken        NotAssigned    another process has claimed it
-                    failed           Failed         the process ends, or the assignment was cancelled
+                    failed           Failed         the process exits, or the assignment was cancelled
     Serving         lost_for_now     TakingOver     the log is not available
                     deposed          Closing        another process has claimed it
-                    failed           Failed         lost for good: the process ends
+                    failed           Failed         lost for good: the process exits
     each of these and NotReadable, Failed
                     released         Closing
     Closing         closed           NotAssigned
@@ -96,7 +96,7 @@ class TakingOver(Assigned, frozen=True, kw_only=True):
         return NotReadable(reason=reason, is_read=self.is_read)
 
     def overtaken(self) -> NotAssigned:
-        """Leave it to another process, which has claimed it meanwhile."""
+        """Leave it to another process, which has claimed it in the meantime."""
         return NOT_ASSIGNED
 
     def failed(self, reason: str) -> "Failed":
@@ -134,7 +134,7 @@ class NotReadable(Assigned, frozen=True, kw_only=True):
 
 
 class Failed(Assigned, frozen=True, kw_only=True):
-    """Neither served nor retried: the process ends. `ownership`: still to be closed. `reason` is human-readable."""
+    """Neither served nor retried: the process exits. `ownership`: still to be closed. `reason` is human-readable."""
 
     reason: str
     ownership: OwnedPartition | None = None

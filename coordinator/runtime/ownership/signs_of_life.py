@@ -38,7 +38,7 @@ class SignsOfLife:
         self._serves = serves
         self._left_ms: int | None = None
         self._found: Mapping[str, int] = {}
-        """The signs of life that were last read, by owner: those of other owners, and of a former process with this
+        """The signs of life that were last read, by owner: those of other owners, and of a previous process with this
         one's name.
         """
         self._found_ms: int | None = None

@@ -48,7 +48,7 @@ class SlowAppends:
         return "; ".join(reasons) or None
 
     async def watch(self) -> None:
-        """Log a line when an append is slow, and another when it is acknowledged after all; runs for ever.
+        """Log a line when an append is slow, and another when it is acknowledged after all; runs forever.
 
         An unresponsive disk and failed appends are reported elsewhere.
         """

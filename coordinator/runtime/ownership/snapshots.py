@@ -40,7 +40,7 @@ from muster.events.snapshot import (
 log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
 
 CUT_TIMEOUT_S: Final = 5.0
-"""How long to wait for a partition to be between two writes; after that it is saved the next time."""
+"""How long to wait for a partition to be between two writes; after that it is left until the next round."""
 REST_TIMES: Final = 20
 """The pause is this many times as long as saving took, if that is longer than the interval."""
 
@@ -101,7 +101,7 @@ class Snapshots:
         return None
 
     async def keep(self) -> None:
-        """Save all partitions repeatedly, for ever."""
+        """Save all partitions repeatedly, forever."""
         interval_s, now_s = self._at.interval_ms / 1000, asyncio.get_running_loop().time
         while True:
             await asyncio.sleep(interval_s)
@@ -110,7 +110,7 @@ class Snapshots:
             await asyncio.sleep(max(0.0, REST_TIMES * (now_s() - since_s) - interval_s))
 
     async def save_all(self) -> None:
-        """Save each partition that can be saved now; failures are logged, and retried the next time."""
+        """Save each partition that can be saved now; failures are logged, and retried in the next round."""
         for number in range(self._owner.event_log.partitions):
             try:
                 await self._save(number)

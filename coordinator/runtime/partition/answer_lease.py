@@ -1,6 +1,6 @@
 """The lease under which a partition's responses are sent: a deposed owner must not respond from memory for long.
 
-Keeps the time until which responses may be sent, and the responses that wait for the next proof of ownership.
+Tracks until when responses may be sent, and keeps those that wait for the next proof of ownership.
 
 An owner learns that it was deposed when it appends, and most responses append nothing. So each proof, an append or a
 repeated one, gives it a lease, which starts when the proof was *sent*: another owner can have claimed the partition

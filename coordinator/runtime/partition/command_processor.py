@@ -5,10 +5,10 @@
           -> something to write: added to a batch for the outbox, effective when it is durable
           -> the replies are sent, in order
 
-After a slice of some milliseconds other groups and connections get their turn before the group continues. While a
+After a slice of a few milliseconds other groups and connections get their turn before the group continues. While a
 batch is being stored, the group's next commands are queued and share the next batch: many joins of one group cost one
-append. If a batch is too large for the log, its commands are decided again one by one, so that only the one that is
-too large fails.
+append. If a batch is too large for the log, its commands are decided again one by one, so that only the one that is too
+large fails.
 
 A member's session starts when its response can be sent (see `group/extensions.py`). An expired deadline is decided
 after all commands that were queued in the group before it.
@@ -145,7 +145,7 @@ class CommandProcessor:
                     with working_on(OtherWork(work=f"the queue of group {context.group_id}")):
                         self._slices.later(self._steps(context), lambda _: None, self._lost)
                     return
-        except Exception as error:  # noqa: BLE001 -- a bug of ours: the group would stay busy for ever
+        except Exception as error:  # noqa: BLE001 -- a bug of ours: the group would stay busy forever
             self._lost(error)
 
     def _steps(self, context: GroupContext) -> Steps[None]:

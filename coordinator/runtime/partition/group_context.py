@@ -106,8 +106,9 @@ class GroupContext(msgspec.Struct, kw_only=True, eq=False):
         """Call the listener if the generation has changed, or whether the group is in use."""
         current = (0, False)
         if self.group is not None:
-            # Joins are parked by members, and held only beside members, so members cover both. A join phase that has
-            # lost all its members is not over: until it is, the group refuses commits that an Empty one accepts (OC8).
+            # Joins are parked only by members, and held only in groups with members, so members cover both. A join
+            # phase that has lost all its members is not over: until it is, the group refuses commits that an Empty one
+            # accepts (OC8).
             is_over = self.group.state is not GroupState.PREPARING_REBALANCE
             current = (self.group.generation_id, bool(self.group.members or self.soft.pending_members) or not is_over)
         elif self.last_notified is None:
@@ -118,7 +119,7 @@ class GroupContext(msgspec.Struct, kw_only=True, eq=False):
 
 
 def new_context(group_id: GroupId, group: Group | None = None, soft: SoftState | None = None) -> GroupContext:
-    """Make a context with an empty queue."""
+    """Create a context with an empty queue."""
     return GroupContext(group_id=group_id, group=group, soft=soft or SoftState(), queue=deque(), replies=deque())
 
 

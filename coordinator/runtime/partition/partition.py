@@ -347,7 +347,7 @@ class Partition:
         if unheard is not None and self._contexts.get(context.group_id) is context:
             for group, soft in versions(context):
                 rearm(group, soft, unheard.until_ms, late_ms=unheard.until_ms - unheard.since_ms)
-        # Requests that arrived meanwhile come first. Only sessions that had expired before the question may end.
+        # Requests that arrived in the meantime come first. Only sessions that had expired before the question may end.
         self._owner.turns.after_pending(partial(self._queue_deadline_check, context, asked_ms))
 
     def _queue_deadline_check(self, context: GroupContext, at_ms: int) -> None:

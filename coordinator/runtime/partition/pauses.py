@@ -34,7 +34,7 @@ def rearm_all(contexts: Iterable[GroupContext], clock: Clock, late_ms: int) -> S
 
 
 def pause_record(owner: Owner, number: int, epoch: int, *, late_ms: int, sessions: int) -> Transition:
-    """Make the record of a pause. `sessions`: how many restart with their full time."""
+    """Create the record of a pause. `sessions`: how many restart with their full time."""
     paused = CoordinatorPaused(
         partition=number,
         owner_epoch=epoch,

@@ -1,6 +1,6 @@
 """Permanently refused joins: each is counted, and a log line says which client was refused, why, and what to do.
 
-After such an error a client stops, or retries the same join for ever. For each reason ten groups get their own log
+After such an error a client stops, or retries the same join forever. For each reason ten groups get their own log
 lines, one a minute; all others share one, because group ids can be many, or made up. Ten client hosts have such lines
 of their own, and each host has a share of the records, so that a client that makes up group ids hides no other client's
 refusal. The limits apply to the process, not to each partition. Errors that clients recover from by themselves (an

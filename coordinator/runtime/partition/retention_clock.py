@@ -6,9 +6,9 @@ further ahead only when the wall clock has stayed ahead for a day and for the of
 smallest lead during that time, so a second jump has to wait for as long again. Until then the old time is used for
 expiry, which deletes less.
 
-A clock that was set back and then corrected jumps ahead, too. Offsets that were committed while it was behind look
-older than they are, and would expire early if the jump were accepted sooner; once it is accepted, they have been kept
-for their time. A suspended machine looks the same, because its monotonic clock stood still: its offsets expire late.
+A clock that was set back and then corrected jumps ahead too. Offsets that were committed while it was behind look older
+than they are, and would expire early if the jump were accepted sooner; once it is accepted, they have been kept for
+their time. A suspended machine looks the same, because its monotonic clock stood still: its offsets expire late.
 
 A clock that is wrong when the process starts is accepted, because nothing shows the error.
 """

@@ -8,7 +8,7 @@ consumer group), which is fatal to clients. But the group just cannot be joined 
     above 0        UNKNOWN_MEMBER_ID                gives up its partitions, and joins again
     below 0        the broker's                     has left
 
-After the last classic member has left, the shadow leaves, too, and the next relayed heartbeat converts the group.
+After the last classic member has left, the shadow leaves too, and the next relayed heartbeat converts the group.
 Nothing else of the protocol is changed. A log line says who waits, because clients retry silently.
 """
 

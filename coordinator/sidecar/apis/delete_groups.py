@@ -126,7 +126,7 @@ class DeleteGroupsApi:
             for group_id in group_ids:
                 await pace.worked(entries_of(group_id))
                 if self._shadows.owns(group_id):
-                    continue  # a member has joined meanwhile: the broker finds the shadow, and refuses
+                    continue  # a member has joined in the meantime: the broker finds the shadow, and refuses
                 try:
                     await shadows_out.enter_async_context(self._shadows.withdrawn(group_id))
                 except ShadowUnavailable:

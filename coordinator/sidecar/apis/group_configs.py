@@ -4,7 +4,8 @@ A group is one resource with the configs of both. To describe it, the broker get
 configs are added to those that the client may see; the broker skips names that it does not know. To alter it, the
 configs are split by name. The broker validates its part first, so it authorizes the client (ALTER_CONFIGS) and refuses
 an invalid resource. Then Muster's part is altered. If a resource has configs of both, Muster's are validated, the
-broker's altered, and Muster's altered last: all of a resource or nothing, unless another client alters it meanwhile.
+broker's altered, and Muster's altered last: all of a resource or nothing, unless another client alters it in the
+meantime.
 
 Muster's configs decide which members take part in the group, so besides ALTER_CONFIGS or DESCRIBE_CONFIGS they need
 READ on it; `members`, which lists the members, needs DESCRIBE. The broker decides both.

@@ -96,8 +96,8 @@ class MembershipApi:
                 refusal = ErrorCode.coordinator_not_available
             else:
                 if isinstance(theirs, ForeignShadow) and api is join_group.API:
-                    # The broker would refuse it, too. If relayed, it could leave an unused member id upstream, which
-                    # the other Muster's shadow would have to wait for (P4, P7).
+                    # The broker would refuse it too. If relayed, it could leave an unused member id upstream, which the
+                    # other Muster's shadow would have to wait for (P4, P7).
                     self._upstream_groups.note(group_id, theirs)
                     refusal = ErrorCode.inconsistent_group_protocol
                 elif theirs is not None:

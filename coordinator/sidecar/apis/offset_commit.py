@@ -169,7 +169,7 @@ class OffsetCommitApi:
         except (ShadowUnavailable, TimeoutError):
             request.answer(refused(request.body, ErrorCode.coordinator_not_available))
             return
-        if not self._relay(request, command, generation_id):  # another generation has begun meanwhile
+        if not self._relay(request, command, generation_id):  # another generation has begun since
             is_members = command.generation_id >= 0
             error = ErrorCode.illegal_generation if is_members else ErrorCode.unknown_member_id
             request.answer(refused(request.body, error))

@@ -2,8 +2,8 @@
 
 The broker deletes no offsets of a group with members, unless it knows their subscriptions. So for a group of ours the
 rules refuse subscribed topics (86, GROUP_SUBSCRIBED_TO_TOPIC), the shadow is withdrawn, the broker deletes the rest on
-the client's own connection, and the shadow joins again. Commits are paused meanwhile, so the broker's response has a
-short timeout; anything that it deletes later is not subscribed either. For a group without members the request is
+the client's own connection, and the shadow joins again. Commits are paused in the meantime, so the broker's response
+has a short timeout; anything that it deletes later is not subscribed either. For a group without members the request is
 relayed.
 
 Checks are in Kafka's order (G8): the group, READ on each topic (29), its existence (3), then 86. The broker is not

@@ -36,7 +36,7 @@ from muster.events.ids import GroupId, MemberId
 REPORT_WITHIN_S: Final = 0.05
 REPORTS_PER_LEASE: Final = 8
 REPORTED_AT_ONCE: Final = 200
-"""Members in one message: about a kilobyte at most, so it is sent whole and in order (see peer_connection.py)."""
+"""Members in one message. It takes at most about a kilobyte, so it is sent whole and in order (peer_connection.py)."""
 
 REPORTS_KEPT_S: Final = 30.0
 """How long reports for an unreachable process are kept; by then, the sessions have been restarted."""

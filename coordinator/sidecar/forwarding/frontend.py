@@ -80,7 +80,7 @@ class Frontend:
     """Forwards requests to the `owners` of their groups (this process may be one of them) and returns the responses.
 
     A heartbeat is sent again if its response is older than the answer lease, e.g. because this process was suspended:
-    the member may have been removed meanwhile, and its client would take the old response for a current one.
+    the member may have been removed in the meantime, and its client would take the old response for a current one.
     """
 
     def __init__(

@@ -237,7 +237,9 @@ class ForwardedRequests:
             answer.cancel() if answered.payload is None else answer.set_result(answered.payload)
 
     def _count_heartbeat(self, client: ForwardedClient | None, heard: ReportedHeartbeat) -> None:
-        """Count a heartbeat that the frontend answered: in full, by the rules, if the group has changed meanwhile."""
+        """Count a heartbeat that the frontend answered: in full, by the rules, if the group has changed in the
+        meantime.
+        """
         if client is None or client.note_heartbeat(heard.frame, heard.age_ms):
             return
         arrived_ms = self._service.monotonic_ms() - heard.age_ms

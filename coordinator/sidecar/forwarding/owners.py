@@ -156,7 +156,7 @@ class Owners:
         return [group for _, _, listing in listings for group in listing.groups] if error is None else error
 
     async def outcome(self, node: Node | None, request: ClientRequest, frame: bytes, member_uuid: str) -> Outcome:
-        """Send the process a request and return its outcome; None if it is unreachable, or lost meanwhile."""
+        """Send the process a request and return its outcome; None if it is unreachable, or lost in the meantime."""
         if node is None or not (self.is_own(node) or self.is_reached(node)) or not request.client.is_open():
             return None
         outcome: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()

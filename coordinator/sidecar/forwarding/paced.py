@@ -1,6 +1,6 @@
 """Runs many callbacks, e.g. for 10,000 clients, a few in each turn of the event loop, so as not to delay other work.
 
-Requests that wait for a change are woken up in this way, too.
+Requests that wait for a change are woken up in this way too.
 """
 
 import asyncio

@@ -10,8 +10,8 @@ Meanwhile a JoinGroup of notified or new members is answered COORDINATOR_LOAD_IN
 retries. After a release, joins are relayed; an adopted group is vacant upstream, so the next join takes it.
 
 A release cannot be undone half-way, and needs no limit: each member is awaited within its own timeouts. An adoption can
-be aborted: removed members join upstream again. A restart of this process ends a move. A released group stays released;
-a shadow that a former process left in it is removed before any join is relayed.
+be aborted: removed members join upstream again. A restart of this process ends a move. A released group stays
+released; a shadow that a previous process left in it is removed before any join is relayed.
 """
 
 import asyncio
@@ -87,14 +87,14 @@ class Moves:
         self._reports: FIFOCache[GroupId, GroupMove] = FIFOCache(REPORTS_KEPT)
         self._tasks = BackgroundTasks(give_up)
         self._unasked = 1
-        """Above 0, a former process may have left shadows in released groups, and upstream was not asked yet."""
+        """Above 0, a previous process may have left shadows in released groups, and upstream was not asked yet."""
 
     def expect_shadows(self) -> None:
-        """Treat released groups as if they had a former process's shadow, until `begin` has checked."""
+        """Treat released groups as if they had a previous process's shadow, until `begin` has checked."""
         self._unasked += 1
 
     def begin(self) -> None:
-        """Remove shadows that a former process left in released groups; call it when the groups are loaded."""
+        """Remove shadows that a previous process left in released groups; call it when the groups are loaded."""
         self._tasks.start(self._remove_stray_shadows(), "stray-shadows")
 
     def drop_groups(self, is_theirs: Callable[[GroupId], bool]) -> None:

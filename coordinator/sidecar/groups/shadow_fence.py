@@ -72,7 +72,7 @@ class ShadowFence(GroupsLayer):
                 log.warning("sync refused: upstream does not know its generation", error=str(error))
                 deliver(waiting, SyncGroupOutcome(error=ErrorCode.coordinator_not_available))
                 return
-            # Another generation may have begun meanwhile; its members must not meet a member of this one.
+            # Another generation may have begun in the meantime; its members must not meet a member of this one.
             is_bumped = self._is_bumped(command.group_id, command.generation_id)
             deliver(waiting, outcome if is_bumped else SyncGroupOutcome(error=ErrorCode.rebalance_in_progress))
 

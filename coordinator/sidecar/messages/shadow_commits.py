@@ -2,7 +2,7 @@
 
 Errors about the member (22, 25, 82) in the broker's response concern the shadow. The client's own membership was valid
 here, but it would rejoin, leave or stop because of them. So it gets COORDINATOR_LOAD_IN_PROGRESS (14) instead, and its
-retry is checked again; if its generation has ended here, too, the retry says so.
+retry is checked again; if its generation has ended here too, the retry says so.
 
 OffsetCommit: v7 adds the group instance id, v8 is flexible. TxnOffsetCommit: from v3 on it names a member and is
 flexible. The topics, of which there may be many, are not read.

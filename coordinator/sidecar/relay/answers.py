@@ -37,7 +37,7 @@ class Expected(msgspec.Struct, frozen=True):
     """A response that the broker owes. `sent_ms`: when its request was sent, or earlier (monotonic).
 
     `own`: the callback for a request of ours; the client never sees that response. `needs_no_authentication`: the
-    broker sends this response to unauthenticated clients, too.
+    broker sends this response to unauthenticated clients too.
     """
 
     correlation_id: bytes

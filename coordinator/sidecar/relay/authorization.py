@@ -24,7 +24,8 @@ from muster.coordinator.wire.authorized_operations import DESCRIBE
 from muster.events.ids import GroupId, is_remembered
 
 CACHED_BYTES_MAX = 16_384
-"""Limit of a connection's cache, about 80 groups with ids of usual length; the oldest entry makes room for a new one.
+"""Limit of a connection's cache, about 80 groups with ids of ordinary length; the oldest entry makes room for a new
+one.
 
 A connection may keep this much uncounted (FREE_BYTES). Very long ids are not cached.
 """

@@ -197,7 +197,7 @@ class ClientSide(ClientSocket):
     def _rewritten(self) -> None:
         if self.is_open():
             self.on_answer_bytes(b"")
-        elif self._transport is not None:  # the broker connection was lost meanwhile
+        elif self._transport is not None:  # the broker connection was lost in the meantime
             self._send()
             self._transport.close()
 

@@ -1,6 +1,6 @@
 """The queue of connection attempts to each broker: a limited number runs at a time, the others wait in order.
 
-Each attempt costs the event loop some tenths of a millisecond, more with TLS, when it begins and when the broker
+Each attempt costs the event loop a few tenths of a millisecond, more with TLS, when it begins and when the broker
 responds. So attempts for all brokers begin in shared turns. And since their number is limited, only a few responses can
 arrive at once, even from a broker that had hung. A broker that does not respond delays no attempt to connect to another
 one.
@@ -14,7 +14,7 @@ from muster.coordinator.load.turns import Turns, Waits
 
 CONNECTS_AT_ONCE: Final = 128
 TLS_CONNECTS_AT_ONCE: Final = 16
-"""The limit of concurrent attempts to connect to one broker; a TLS handshake costs the event loop some milliseconds."""
+"""Limit of concurrent attempts to connect to one broker; a TLS handshake costs the event loop a few milliseconds."""
 
 
 class ConnectQueues:

@@ -1,6 +1,6 @@
 """Decides by API key whether a request is relayed, relayed with its response rewritten, or handled here.
 
-Holds the table of handled APIs and the objects that a handler is given. APIs that are not in the table are relayed
+Contains the table of handled APIs and the objects that handlers are given. APIs that are not in the table are relayed
 unchanged, including those of later versions of Kafka.
 """
 

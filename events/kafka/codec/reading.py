@@ -33,7 +33,7 @@ ReadInSteps = Callable[[bytes, int, Allowance], Steps[tuple[Any, int]]]
 
 STRING_BYTES_MAX = 32_767
 """The limit of any string in a request, as in Kafka's readers; the compact form allows more. A group id that a broker
-would refuse by closing the connection is thus invalid here, too. Responses may have longer strings, such as `members`.
+would refuse by closing the connection is thus invalid here too. Responses may have longer strings, such as `members`.
 """
 
 _COMPACT_STRING_SIZE_MAX = STRING_BYTES_MAX + 3  # with its length, a varint
@@ -91,7 +91,7 @@ _OF_ANY_LENGTH: dict[tuple[str, bool, bool], ReadField] = {  # by kind, flexible
 
 @cache
 def reader_in_steps(entity: Entity) -> ReadInSteps:
-    """Make a reader of this kio class that counts entries; it also raises TooManyEntries."""
+    """Build a reader of this kio class that counts entries; it also raises TooManyEntries."""
     reader = make_for(entity, _Readers(has_bound=entity.__type__ is EntityType.request))
     if isinstance(reader, InSteps):
         return reader.call

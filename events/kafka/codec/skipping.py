@@ -17,12 +17,12 @@ Skip = AtOnce[SkipAtOnce] | InSteps[SkipInSteps]
 
 
 def skip_field(field: Field) -> Skip:
-    """Make the skipper of an untagged field."""
+    """Build the skipper of an untagged field."""
     return make_for_field(field, _Skips())
 
 
 def skip_fields(fields: Sequence[Field]) -> Skip:
-    """Make the skipper of consecutive fields."""
+    """Build the skipper of consecutive fields."""
     return _in_turn([skip_field(field) for field in fields])
 
 

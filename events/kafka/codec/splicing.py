@@ -31,7 +31,7 @@ _ChangeInSteps = Callable[[Pieces], Steps[Pieces | None]]
 
 @cache
 def cut_struct(entity: Entity, last: str | None = None) -> CutMessage:
-    """Make the cut of a kio class: its fields up to `last`, or all of them."""
+    """Build the cut of a kio class: its fields up to `last`, or all of them."""
     skips: list[tuple[str, Skip]] = []
     for field in untagged(entity):
         skips.append((field.name, skip_field(field)))
@@ -56,7 +56,7 @@ def cut_struct(entity: Entity, last: str | None = None) -> CutMessage:
 
 
 def change_fields(entity: Entity, last: str, change: FieldChange) -> Splice:
-    """Make the splice of a kio class that changes its own fields up to `last`; it cannot be dropped."""
+    """Build the splice of a kio class that changes its own fields up to `last`; it cannot be dropped."""
     cut = cut_struct(entity, last)
 
     def changed(data: bytes, start: int) -> Steps[bytes]:
@@ -67,7 +67,7 @@ def change_fields(entity: Entity, last: str, change: FieldChange) -> Splice:
 
 
 def change_items(entity: Entity, name: str, change: FieldChange) -> Splice:
-    """Make the splice of a kio class that changes each item of an array of structs in it."""
+    """Build the splice of a kio class that changes each item of an array of structs in it."""
 
     def change_in_steps(pieces: Pieces) -> Steps[Pieces | None]:
         yield 1
@@ -77,7 +77,7 @@ def change_items(entity: Entity, name: str, change: FieldChange) -> Splice:
 
 
 def change_inner_items(entity: Entity, outer: str, inner: str, change: FieldChange) -> Splice:
-    """Make the splice that changes each item of an array in each struct of another array."""
+    """Build the splice that changes each item of an array in each struct of another array."""
     changed = change_items(field_named(entity, outer).struct, inner, change)
 
     def change_inner(pieces: Pieces) -> Steps[Pieces | None]:

@@ -103,7 +103,7 @@ _Writer = AtOnce[WriteField] | InSteps[WriteInSteps]
 
 @cache
 def writer_in_steps(entity: Entity) -> WriteInSteps:
-    """Make a writer of this kio class; called with the output so far and a mapping. It raises Unwritable."""
+    """Build a writer of this kio class; called with the output so far and a mapping. It raises Unwritable."""
     writer = make_for(entity, _Writers())
     if isinstance(writer, InSteps):
         return writer.call

@@ -12,6 +12,6 @@ origin.py      An existing topic: whose records it has, its cluster, format leve
 producer.py    The writer of one partition: Kafka's own fencing, without transactions.
 reader.py      Reads a partition of the event topic: offsets, the records between two of them, and who wrote last.
 resent_batches.py   Sends last batches again, one request per broker, to prove that no writer was deposed.
-signs.py       Signs of life of owners: plain records in the topic of the fencing probe, beside the events.
+signs.py       Signs of life of owners: plain records in the topic of the fencing probe, alongside the events.
 topic.py       The event topic itself: finding it, creating it if it is missing, reading its configs.
 """

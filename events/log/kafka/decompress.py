@@ -3,7 +3,7 @@
 Each of Kafka's codecs is decompressed into at most `UNCOMPRESSED_BYTES_MAX`, and the headers of a record are limited.
 Knows nothing of the writer of a batch, or of what its records mean.
 
-Owners write only zstd, but a broker recompresses if its or the topic's `compression.type` says so, and mirrors do, too.
+Owners write only zstd, but a broker recompresses if its or the topic's `compression.type` says so, and mirrors do too.
 So all four codecs are read.
 """
 

@@ -1,6 +1,6 @@
 """The names that an event log uses in its cluster: topics, transactional ids of its owners, and their group.
 
-The sidecar needs them, too, to keep clients away from them.
+The sidecar needs them too, to keep clients away from them.
 
     TOPIC                        the events
     TOPIC_offsets                committed offsets, of a standalone coordinator

@@ -190,7 +190,8 @@ async def _read(
                     yield chunk
                     chunk = []
                 if time.perf_counter() - held_since_s >= _DECODED_WITHIN_S:
-                    # Decoding never waits, so an owner that follows partitions would not respond to clients meanwhile.
+                    # Decoding never awaits, so an owner that follows partitions could not respond to clients in the
+                    # meantime.
                     await asyncio.sleep(0)
                     held_since_s = time.perf_counter()
         except BrokenBatch as error:

@@ -1,4 +1,4 @@
-"""Signs of life of owners: plain records in the topic of the fencing probe, beside the events.
+"""Signs of life of owners: plain records in the topic of the fencing probe, alongside the events.
 
 That topic already exists, and owners have the necessary permissions. Nothing in it affects the state of a group, so no
 fencing is needed: each sign names its owner.

@@ -182,7 +182,8 @@ class SqliteFile:
         """Close after the waiting writes. Idempotent.
 
         `last` runs on the writing connection just before it is closed, unless there is none or writing has already
-        failed for good. If the disk does not respond within `close_timeout_s`, the lock is held until the process ends.
+        failed for good. If the disk does not respond within `close_timeout_s`, the lock is held until the process
+        exits.
         """
         reading, self._reading = self._reading, None
         writing, self._writing = self._writing, None
@@ -210,7 +211,8 @@ class SqliteFile:
     async def write(self, change: Callable[[sqlite3.Connection], T], *, note: Callable[[T], bytes] | None = None) -> T:
         """Run the change in a transaction; return its result once it is durable.
 
-        `note` turns the result into the note that is then written beside the file; it is called on the writer's thread.
+        `note` turns the result into the note that is then written next to the file; it is called on the writer's
+        thread.
 
         Raises LogUnavailable if the disk fails or does not respond (the change may or may not be stored), LogMismatch
         if the file is damaged or not in its place, or the LogError that the change itself raised (it is not stored).

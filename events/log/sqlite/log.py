@@ -54,7 +54,7 @@ _SEARCHED_OFFSETS = 50_000
 
 
 class SqliteEventLog:
-    """An `EventLog` in a file. `file` is for the other tables that standalone mode keeps beside the log.
+    """An `EventLog` in a file. `file` is for the other tables that standalone mode keeps next to the log's.
 
     `partitions` is used when the file is created (default 8), and compared if it exists already. A given
     `audit_window_ms` is stored; otherwise the file's own applies (7 days in a new file).
@@ -93,7 +93,7 @@ class SqliteEventLog:
 
     @property
     def identity(self) -> str:
-        """The id that was created with the file; a copy of the file has it, too."""
+        """The id that was created with the file; a copy of the file has it too."""
         return self.meta.log_id
 
     @property

@@ -75,7 +75,7 @@ def describe_missing(connection: sqlite3.Connection, meta: Meta, path: Path) -> 
 def describe_missing_wal(connection: sqlite3.Connection, path: Path) -> str | None:
     """Describe for a message what may be missing from the file; None if nothing is known to be missing.
 
-    The connection prevents an owner that ends meanwhile from deleting its write-ahead log.
+    The connection prevents an owner that exits in the meantime from deleting its write-ahead log.
     """
     if connection.execute(_HAS_NOTE).fetchone() is None or not _is_in_wal_mode(connection, path):
         return None
@@ -148,7 +148,7 @@ def encode_note(ends: PartitionEnds) -> bytes:
 
 
 def read_note(path: Path) -> PartitionEnds | None:
-    """Read the note beside a file; None if there is no complete one. Must be read before the file itself."""
+    """Read the note that belongs to a file; None if there is no complete one. Must be read before the file itself."""
     try:
         with lock_of(path).open("rb") as lock:
             lock.seek(NOTE_AT)

@@ -50,7 +50,7 @@ def connect_and_prepare(
 
 
 def look_at(path: Path, look: Callable[[sqlite3.Connection], None]) -> None:
-    """Run `look` on an existing file, without creating any file beside it.
+    """Run `look` on an existing file, without creating any file next to it.
 
     The write-ahead log is ignored, so a file that was just created may look empty, and one that is being written may
     look damaged: opening it will show. Raises like `connect_and_prepare`.
@@ -130,15 +130,15 @@ NOTE_AT: Final = 32
 
 
 def lock_of(path: Path) -> Path:
-    """Return the path of the lock file: beside the file itself, regardless of links that lead to it."""
+    """Return the path of the lock file: next to the file itself, regardless of links that lead to it."""
     real = path.resolve()
     return real.with_name(real.name + ".lock")
 
 
 class FileLock:
-    """The lock of the writing process on a file, until the process ends, however it ends.
+    """The lock of the writing process on a file, until the process exits, however it ends.
 
-    It is a lock on a file beside it, `NAME.lock`, which contains the process id of the holder and a note
+    It is a lock on a file next to it, `NAME.lock`, which contains the process id of the holder and a note
     (missing_records.py), and is never removed: SQLite's own locks must not be disturbed, and removing a locked file
     would allow two holders.
     """

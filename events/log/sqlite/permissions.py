@@ -1,4 +1,4 @@
-"""Checks whether this process may use a SQLite file and the files beside it; if not, reports which one, and its owner.
+"""Checks whether this process may use a SQLite file and the files next to it; if not, reports which one, and its owner.
 
 SQLite's own error does not say which file cannot be opened, or why, so this check comes first.
 """
@@ -24,7 +24,7 @@ _KINDS = {
 def refuse_unusable(path: Path, *, writes: bool, locks: bool) -> None:
     """Refuse a file that may not be read or, if this process `writes` it, that may not be written.
 
-    The same applies to the files of write-ahead logging beside it; for a writer also to the lock file, if it `locks`,
+    The same applies to the files of write-ahead logging next to it; for a writer also to the lock file, if it `locks`,
     and to the folder, if one of them has to be created. Raises LogMismatch that lists the files at fault, with owner
     and mode.
     """
@@ -47,7 +47,7 @@ def refuse_unusable(path: Path, *, writes: bool, locks: bool) -> None:
 
 
 def _files(real: Path, *, locks: bool) -> list[Path]:
-    """Return the file, and those beside it."""
+    """Return the file, and those next to it."""
     return [real, *(real.with_name(real.name + suffix) for suffix in (*_BESIDE, *([".lock"] if locks else [])))]
 
 

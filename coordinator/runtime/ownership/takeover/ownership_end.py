@@ -1,4 +1,4 @@
-"""Step 4 of a takeover: the former owner: until when it may respond, when it was last alive, why its ownership ended.
+"""Step 4 of a takeover: until when the former owner may respond, when it was last alive, why its ownership ended.
 
 Input: the claim, and the owners recorded in the log. Result: `FormerOwner`. Nothing is guessed: unknown values are
 None.

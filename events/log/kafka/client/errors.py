@@ -1,7 +1,7 @@
 """The errors between the log and its brokers: those that are retried, and those that are not.
 
-Sorts Kafka's error codes, and has the loop that retries an attempt until a timeout. Knows nothing of connections, or of
-the purpose of requests.
+Sorts Kafka's error codes, and retries attempts until a timeout. Knows nothing of connections, or of the purpose of
+requests.
 
 Every failure of the log's own connections and every error of the brokers becomes one of these:
 

@@ -1,7 +1,7 @@
 """The requests and versions that a broker must have for an event log.
 
-Has the table of these, and the error message for a broker that lacks one. Pure. Without this check, requests to an old
-broker would fail again and again with no clear reason.
+Defines them in a table, with the error message for a broker that lacks one. Pure. Without this check, requests to an
+old broker would fail again and again with no clear reason.
 """
 
 from collections.abc import Mapping, Sequence
