@@ -67,7 +67,7 @@ def test_static_members_become_dynamic_by_leave_group(muster: MusterProcess, lib
     group.until_empty()
 
 
-def test_restarts_do_not_change_who_is_assigned_what(muster: MusterProcess, library: type[RunningConsumer]) -> None:
+def test_restarts_do_not_change_the_assignments(muster: MusterProcess, library: type[RunningConsumer]) -> None:
     """aiokafka's assignors sort by member id, the others' by instance id: both keep the order of the instances, also in
     rebalances after restarts, when all member ids are new.
     """

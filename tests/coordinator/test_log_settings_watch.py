@@ -46,7 +46,7 @@ async def test_a_process_looks_as_long_as_it_serves(monkeypatch: pytest.MonkeyPa
     assert not [task for task in asyncio.all_tasks() if task.get_name() == "log-settings" and not task.cancelling()]
 
 
-async def test_while_the_log_is_away_nothing_changes() -> None:
+async def test_while_the_log_is_unavailable_nothing_changes() -> None:
     """The known flaws stay until the next check."""
     watch = LogSettingsWatch(Watched(["it is deleted"], LogUnavailable("it is away"), []), "events")
     for expected in (("it is deleted",), ("it is deleted",), ()):
@@ -54,7 +54,7 @@ async def test_while_the_log_is_away_nothing_changes() -> None:
         assert watch.flaws == expected
 
 
-async def test_what_cannot_be_looked_at_is_logged_once_and_looked_at_again() -> None:
+async def test_a_failed_check_is_logged_once_and_repeated() -> None:
     """For any error in the response; a repeated one is not logged again."""
     odd, denied = OddAnswer("of another topic"), LogMismatch("min.insync.replicas='x', which is not a number")
     watch = LogSettingsWatch(Watched(odd, odd, denied, ["it is deleted"], odd, []), "events")

@@ -29,7 +29,7 @@ def test_a_line_is_due_at_first_and_once_a_minute() -> None:
     assert [lines.due("a"), lines.due("a")] == [3, None]
 
 
-def test_what_is_over_is_told_once_and_begins_anew() -> None:
+def test_a_finished_problem_is_logged_once_and_can_start_again() -> None:
     """With its duration and the number of occurrences."""
     lines, clock = throttle()
     assert lines.end("a") is None
@@ -41,7 +41,7 @@ def test_what_is_over_is_told_once_and_begins_anew() -> None:
     assert lines.due("a") == 0
 
 
-def test_what_is_lost_and_comes_back_many_times_has_two_lines_a_minute() -> None:
+def test_a_flapping_problem_has_two_lines_a_minute() -> None:
     """A minute after its last line the next loss is logged at once; each key separately."""
     clock = Clock()
     lines = LossThrottle(lambda: clock.now_ms)
@@ -57,7 +57,7 @@ def test_what_is_lost_and_comes_back_many_times_has_two_lines_a_minute() -> None
     assert (lines.lost("a"), lines.back("a")) == (0, True)
 
 
-def test_what_is_lost_and_never_comes_back_takes_no_memory_without_limit() -> None:
+def test_lost_keys_take_bounded_memory() -> None:
     """A thousand keys are remembered; the oldest ones get no line when they return."""
     lines = LossThrottle(lambda: 5_000)
     for key in range(100_000):
@@ -66,7 +66,7 @@ def test_what_is_lost_and_never_comes_back_takes_no_memory_without_limit() -> No
     assert (lines.back(0), lines.back(99_999)) == (False, True)
 
 
-def test_what_is_kept_is_bounded() -> None:
+def test_remembered_keys_are_bounded() -> None:
     """Clients may make up keys: a thousand are remembered."""
     lines, _ = throttle()
     for key in range(1_001):
@@ -101,7 +101,7 @@ def test_names_that_one_owner_makes_up_take_no_line_from_another_owner() -> None
     assert lines.due_of("honest", "refused", "orders") == 1
 
 
-def test_what_is_suppressed_though_a_line_is_due_is_counted_by_the_next_one() -> None:
+def test_suppressed_lines_are_counted_by_the_next_one() -> None:
     lines, clock = throttle()
     lines.suppress("never begun")
     assert lines.due("never begun") == 0

@@ -103,7 +103,7 @@ def no_file_is_free() -> Iterator[Callable[[], None]]:
     resource.setrlimit(resource.RLIMIT_NOFILE, before)
 
 
-def test_files_that_have_run_out_are_told_once_a_minute_and_by_readyz(
+def test_exhausted_file_descriptors_are_logged_once_a_minute_and_by_readyz(
     no_file_is_free: Callable[[], None], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """The event loop accepts and disconnects at once, without a message."""

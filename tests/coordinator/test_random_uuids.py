@@ -8,7 +8,7 @@ import pytest
 from muster.coordinator.random_uuids import UUIDS_AT_ONCE, RandomUuids
 
 
-def test_random_bytes_are_asked_for_many_uuids_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_random_bytes_are_read_for_many_uuids_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each call releases the interpreter lock, so a join would wait while the log's thread works."""
     asked: list[int] = []
     random_bytes = os.urandom

@@ -89,7 +89,7 @@ async def test_claims_that_meet_a_broker_that_is_away_are_unavailable_each(fault
 
 @pytest.mark.parametrize("fault", [KeyError("api_key"), AssertionError()])
 @story
-async def test_what_aiokafka_stumbles_over_as_it_connects_is_tried_again(fault: Exception) -> None:
+async def test_a_connect_that_fails_in_aiokafka_is_retried(fault: Exception) -> None:
     """With its name; and what our own code raises there is a bug of ours."""
 
     def is_a_bug(_: KafkaSecurity) -> None:

@@ -157,7 +157,7 @@ def refuses(*culprits: str) -> Outcomes:
     return outcome
 
 
-async def test_a_refused_batch_is_asked_about_member_by_member() -> None:
+async def test_a_refused_batch_is_retried_member_by_member() -> None:
     """Each member is validated with everything requested for it and gets its own result; nothing is changed for any."""
     async with administered(refuses("b")) as (admin, server):
         first, second, third = await admin.add_members_to_group("orders", ["a", "b", "c"], timeout_ms=9)
@@ -183,14 +183,14 @@ async def test_a_batch_that_is_too_much_as_a_whole_is_refused_for_each() -> None
     assert {(each.done, each.error, each.message) for each in results} == {(False, crowded.error, crowded.message)}
 
 
-async def test_a_single_member_is_asked_about_once() -> None:
+async def test_a_single_member_is_requested_once() -> None:
     async with administered(refuses("b")) as (admin, server):
         (result,) = await admin.retire_members("orders", ["b"])
         assert len(altered(server)) == 1
     assert (result.done, result.error) == (False, ErrorCode.duplicate_resource)
 
 
-async def test_a_group_that_does_not_exist_is_no_members_fault() -> None:
+async def test_an_unknown_group_is_not_a_member_error() -> None:
     unknown = AlterGroupConfigOutcome(error=ErrorCode.group_id_not_found, message="there is no group 'orders'")
     async with administered(altering(unknown)) as (admin, server):
         with pytest.raises(Refused, match="group orders: GROUP_ID_NOT_FOUND: there is no group 'orders'"):
@@ -248,7 +248,7 @@ async def test_members_are_removed_by_instance_id_or_member_id() -> None:
 
 
 @pytest.mark.parametrize("exists", [True, False])
-async def test_when_nobody_is_known_the_group_may_not_exist(exists: bool) -> None:
+async def test_an_unknown_group_is_possible_if_no_member_is_known(exists: bool) -> None:
     """LeaveGroup does not distinguish the two cases."""
     async with administered(left([], group=EMPTY_GROUP if exists else UNKNOWN_GROUP)) as (admin, _):
         if exists:
@@ -259,7 +259,7 @@ async def test_when_nobody_is_known_the_group_may_not_exist(exists: bool) -> Non
                 await admin.remove_members_from_group("orders", ["nobody"])
 
 
-async def test_an_answer_about_others_tells_nothing() -> None:
+async def test_an_answer_about_other_members_is_ignored() -> None:
     def outcome(_: AnyRequest) -> Outcome:
         other = LeftMember(member_id=MemberId("b"), group_instance_id=None, error=ErrorCode.none)
         return LeaveGroupOutcome(members=(other,))
@@ -282,7 +282,7 @@ LISTED = ListedMember(
 )
 
 
-async def test_members_are_listed_as_the_rules_tell_them() -> None:
+async def test_members_are_listed_as_the_rules_return_them() -> None:
     async with administered(lambda _command: DescribeGroupConfigOutcome(members=(LISTED, LISTED))) as (admin, server):
         assert await admin.list_members("orders") == (LISTED, LISTED)
         (command,) = server.groups.commands
@@ -311,7 +311,7 @@ async def test_a_group_without_members_may_not_exist(exists: bool) -> None:
         ("muster", "is coordinated by another Muster: ask that one"),
     ],
 )
-async def test_a_group_that_has_its_members_upstream_is_not_said_to_have_none(protocol_type: str, told: str) -> None:
+async def test_a_group_with_members_upstream_is_not_reported_as_empty(protocol_type: str, told: str) -> None:
     member = DescribedMember(
         member_id=MemberId("m"),
         group_instance_id=None,
@@ -330,7 +330,7 @@ async def test_a_group_that_has_its_members_upstream_is_not_said_to_have_none(pr
             await admin.list_members("orders")
 
 
-async def test_who_would_change_a_group_that_has_its_members_upstream_is_told_where_they_are() -> None:
+async def test_a_change_of_a_group_with_members_upstream_says_where_they_are() -> None:
     """Muster has no such group then; "does not exist" would mislead."""
     unknown = AlterGroupConfigOutcome(error=ErrorCode.group_id_not_found)
     member = DescribedMember(
@@ -348,7 +348,7 @@ async def test_who_would_change_a_group_that_has_its_members_upstream_is_told_wh
             await admin.set_target_group_size("orders", 3)
 
 
-async def test_every_setting_is_told_with_where_it_comes_from() -> None:
+async def test_every_setting_is_shown_with_its_source() -> None:
     values = {"target.group.size": "3", "members.registered": "b,c"}
     async with administered(lambda _command: DescribeGroupConfigOutcome(values=values)) as (admin, _):
         settings = {each.name: each for each in await admin.describe_group_config("orders")}

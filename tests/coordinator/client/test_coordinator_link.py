@@ -91,7 +91,7 @@ def in_turn(server: Running, *outcomes: Outcome) -> None:
 
 
 @pytest.mark.parametrize("error", MOVED)
-async def test_a_coordinator_that_is_not_ready_is_asked_again(server: Running, error: ErrorCode) -> None:
+async def test_a_coordinator_that_is_not_ready_is_retried(server: Running, error: ErrorCode) -> None:
     """Changes are retried too, as none was made while it was not ready."""
     async with GroupAdmin(bootstrap(server)) as admin:
         in_turn(server, AlterGroupConfigOutcome(error=error), AlterGroupConfigOutcome(error=error), DONE)
@@ -104,7 +104,7 @@ async def test_a_coordinator_that_is_not_ready_is_asked_again(server: Running, e
     assert len(server.groups.commands) == 7
 
 
-async def test_a_coordinator_that_never_is_ready_is_given_up(server: Running) -> None:
+async def test_retries_end_if_the_coordinator_is_never_ready(server: Running) -> None:
     """The error has its address, the group, and its last response."""
     loading = AlterGroupConfigOutcome(error=ErrorCode.coordinator_load_in_progress)
     server.groups.outcome = lambda _command: loading
@@ -117,7 +117,7 @@ async def test_a_coordinator_that_never_is_ready_is_given_up(server: Running) ->
     assert len(server.groups.commands) > 1
 
 
-async def test_it_is_found_where_others_say_it_is(server: Running) -> None:
+async def test_the_coordinator_is_found_at_the_advertised_address(server: Running) -> None:
     """The first address has no listener; the second belongs to a server that names another coordinator."""
     async with running() as other:
         other.service.cluster = server.service.cluster
@@ -129,7 +129,7 @@ async def test_it_is_found_where_others_say_it_is(server: Running) -> None:
 
 
 @pytest.mark.parametrize("fault", ["silent", "hangs up"])
-async def test_the_next_address_is_asked_when_one_is_of_no_use(server: Running, fault: str) -> None:
+async def test_the_next_address_is_tried_after_a_useless_one(server: Running, fault: str) -> None:
     """It may be a sidecar whose cluster hangs, or a broker that requires credentials."""
     server.groups.outcome = lambda _command: DONE
     async with fake_broker() as fake:
@@ -141,7 +141,7 @@ async def test_the_next_address_is_asked_when_one_is_of_no_use(server: Running, 
     assert len(server.groups.commands) == 1
 
 
-async def test_who_hangs_beside_an_address_that_is_nobodys_is_not_to_be_started() -> None:
+async def test_a_hanging_address_beside_a_closed_one_is_not_called_down() -> None:
     """ "Start it" is advised only if no address has a listener."""
     with socket.create_server(("127.0.0.1", 0)) as silent:
         silent_at = f"127.0.0.1:{silent.getsockname()[1]}"
@@ -151,7 +151,7 @@ async def test_who_hangs_beside_an_address_that_is_nobodys_is_not_to_be_started(
     assert "start it" not in str(raised.value)
 
 
-async def test_who_does_not_let_us_in_is_named() -> None:
+async def test_a_server_that_refuses_us_is_named() -> None:
     """The error has the server's address, and there are no retries."""
     user = {"sasl.mechanism": "SCRAM-SHA-256", "sasl.username": "muster", "sasl.password": "secret"}
     security = kafka_security({"security.protocol": "SASL_PLAINTEXT", **user}, "here")
@@ -167,7 +167,7 @@ async def test_who_does_not_let_us_in_is_named() -> None:
             await admin.list_groups()
 
 
-async def test_who_has_answered_before_is_asked_again_for_the_coordinator(server: Running) -> None:
+async def test_a_server_that_answered_before_is_tried_again(server: Running) -> None:
     """It may be restarting."""
     server.groups.outcome = lambda _command: DONE
     async with GroupAdmin(bootstrap(server)) as admin:
@@ -188,7 +188,7 @@ async def test_who_has_answered_before_is_asked_again_for_the_coordinator(server
     assert len(server.groups.commands) == 2
 
 
-async def test_what_is_no_name_of_a_host_is_told() -> None:
+async def test_invalid_host_names_are_rejected() -> None:
     """One line: it used to be reported as a bug in Muster."""
     async with GroupAdmin("kafka..example:9092") as admin:
         with pytest.raises(NoCoordinator, match=r"nobody answers at kafka\.\.example:9092 .*label empty"):
@@ -210,7 +210,7 @@ def finds_with(server: Running, *errors: ErrorCode) -> None:
     server.server._apis = {**APIS, 10: msgspec.structs.replace(find_coordinator.API, handle=handle)}
 
 
-async def test_who_cannot_be_found_yet_is_looked_for_again(server: Running) -> None:
+async def test_a_coordinator_that_is_not_found_yet_is_looked_up_again(server: Running) -> None:
     """A cluster may still be creating its offsets topic; an authorization error is not retried."""
     server.groups.outcome = lambda _command: DONE
     finds_with(server, ErrorCode.coordinator_not_available, ErrorCode.coordinator_load_in_progress)
@@ -223,7 +223,7 @@ async def test_who_cannot_be_found_yet_is_looked_for_again(server: Running) -> N
     assert len(server.groups.commands) == 1
 
 
-async def test_a_missing_right_is_named_with_whose_it_is(server: Running) -> None:
+async def test_a_missing_permission_is_named_with_its_principal(server: Running) -> None:
     """Kafka returns only the error code; a sidecar's own message is kept."""
     alice = KafkaSecurity(sasl_plain_username="alice", sasl_plain_password="?")
     denied = ErrorCode.group_authorization_failed
@@ -239,7 +239,7 @@ async def test_a_missing_right_is_named_with_whose_it_is(server: Running) -> Non
     assert len(server.groups.commands) == 3
 
 
-async def test_where_nobody_answers_it_ends_at_once() -> None:
+async def test_closed_ports_fail_at_once() -> None:
     """Waiting does not fix a wrong address."""
     address = nobody()
     started = time.monotonic()
@@ -251,7 +251,7 @@ async def test_where_nobody_answers_it_ends_at_once() -> None:
     assert "group orders" in str(raised.value)
 
 
-async def test_who_takes_the_connection_and_closes_it_is_not_to_be_started() -> None:
+async def test_a_server_that_closes_new_connections_is_not_called_down() -> None:
     """A sidecar whose cluster is unreachable does the same."""
 
     async def hang_up_at_once(_reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -267,7 +267,7 @@ async def test_who_takes_the_connection_and_closes_it_is_not_to_be_started() -> 
     assert "start it" not in str(raised.value)
 
 
-async def test_who_hangs_is_not_to_be_started() -> None:
+async def test_a_hanging_server_is_not_called_down() -> None:
     """A sidecar whose cluster hangs does the same, before or after ApiVersions."""
     with socket.create_server(("127.0.0.1", 0)) as silent:
         async with GroupAdmin(f"127.0.0.1:{silent.getsockname()[1]}", limit_ms=200) as admin:
@@ -283,7 +283,7 @@ async def test_who_hangs_is_not_to_be_started() -> None:
     assert "quarantined" not in str(raised.value)
 
 
-async def test_who_hangs_up_when_he_is_asked_may_want_credentials() -> None:
+async def test_a_broker_that_disconnects_may_require_credentials() -> None:
     """Like a broker with SASL, which answers ApiVersions to all clients; there are no retries."""
     async with fake_broker() as fake:
         fake.hangs_up_at = 10
@@ -293,7 +293,7 @@ async def test_who_hangs_up_when_he_is_asked_may_want_credentials() -> None:
         assert fake.connections == 1
 
 
-async def test_an_address_that_it_is_wrongly_said_to_have_is_named(server: Running) -> None:
+async def test_a_wrongly_advertised_address_is_named(server: Running) -> None:
     """A server may advertise an address that cannot be reached from here."""
     advertised = BrokerAddress("127.0.0.1", int(nobody().rpartition(":")[2]))
     server.service.cluster = server.service.cluster.advertised_at(advertised.host, advertised.port)
@@ -319,7 +319,7 @@ async def hang_up(server: Running) -> None:
     ],
     ids=["a setting", "a removal"],
 )
-async def test_a_change_whose_answer_is_lost_is_not_made_twice(
+async def test_a_change_with_a_lost_response_is_not_repeated(
     server: Running, change: Callable[[GroupAdmin], Awaitable[object]]
 ) -> None:
     """It may have been made; the error says to check."""
@@ -346,7 +346,7 @@ async def test_a_change_whose_answer_is_lost_is_not_made_twice(
     ],
     ids=["of its configs", "of the group"],
 )
-async def test_a_question_whose_answer_is_lost_is_asked_again(
+async def test_a_query_with_a_lost_response_is_repeated(
     server: Running, question: Callable[[GroupAdmin], Coroutine[Any, Any, Any]], outcome: Outcome
 ) -> None:
     """It changes nothing."""
@@ -360,7 +360,7 @@ async def test_a_question_whose_answer_is_lost_is_asked_again(
 
 
 @story
-async def test_it_is_asked_again_soon_and_then_less_often() -> None:
+async def test_retries_back_off() -> None:
     """A coordinator that moves is often back at once; the delay is at most a second."""
     broker = SimulatedBroker(1)
     link = CoordinatorLink(broker.address, retry_ms=20_000)
@@ -387,7 +387,7 @@ async def describe_with(link: CoordinatorLink) -> None:
 
 @pytest.mark.parametrize("fault", ["silent", "gone", "moved"])
 @story
-async def test_a_coordinator_that_does_not_answer_for_the_group_any_more_is_looked_up_anew(fault: str) -> None:
+async def test_a_coordinator_that_has_moved_is_looked_up_again(fault: str) -> None:
     """A silent coordinator gets ten seconds of the total limit."""
     coordinator, successor, asked_first = (SimulatedBroker(port) for port in (1, 2, 3))
     asked_first.others_at = [coordinator.address, successor.address]
@@ -412,7 +412,7 @@ async def test_a_coordinator_that_does_not_answer_for_the_group_any_more_is_look
     await link.close()
 
 
-async def test_who_is_neither_muster_nor_kafka_is_named(server: Running) -> None:
+async def test_a_server_that_is_neither_muster_nor_kafka_is_named(server: Running) -> None:
     apis = (find_coordinator.API, api_versions.offering((find_coordinator.API,)))
     server.server._apis = {api.key: api for api in apis}
     async with GroupAdmin(bootstrap(server)) as admin:
@@ -421,7 +421,7 @@ async def test_who_is_neither_muster_nor_kafka_is_named(server: Running) -> None
     assert bootstrap(server) in str(raised.value)
 
 
-async def test_what_does_not_speak_kafka_is_given_up() -> None:
+async def test_a_server_that_does_not_speak_kafka_is_rejected() -> None:
     """For any bytes that it sends."""
 
     async def gibberish(_reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -439,6 +439,6 @@ async def test_what_does_not_speak_kafka_is_given_up() -> None:
 @pytest.mark.parametrize(
     "text", ["", "9092", "kafka", ":9092", "kafka:", "kafka:http", "kafka:0", "kafka:70000", "a:1,"]
 )
-def test_what_is_no_address_is_named(text: str) -> None:
+def test_invalid_addresses_are_named(text: str) -> None:
     with pytest.raises(InvalidArgument, match="should be HOST:PORT"):
         GroupAdmin(text)

@@ -49,7 +49,7 @@ class OneMove(GroupAdmin):
         self.altered.append(configs)
 
 
-async def test_each_step_of_a_move_is_told_once(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_each_step_of_a_move_is_reported_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """A member that leaves is a step, like one that was notified or has rejoined."""
     monkeypatch.setattr(group_moves, "POLL_INTERVAL_S", 0.0)
     steps = [report(told=1), report(told=1, left=1), report(told=1, back=1, left=1)]
@@ -60,7 +60,7 @@ async def test_each_step_of_a_move_is_told_once(monkeypatch: pytest.MonkeyPatch)
     assert seen == steps
 
 
-async def test_a_sidecar_that_answers_no_more_is_told_with_the_way_to_the_move() -> None:
+async def test_a_sidecar_that_stops_responding_is_reported_with_how_to_follow_the_move() -> None:
     """Its cluster may hang while the move continues."""
 
     class Silent(OneMove):
@@ -75,7 +75,7 @@ async def test_a_sidecar_that_answers_no_more_is_told_with_the_way_to_the_move()
             await move_group(admin, "orders", UPSTREAM)
 
 
-async def test_a_group_that_is_there_already_has_moved_nobody() -> None:
+async def test_a_group_that_is_already_there_has_moved_no_members() -> None:
     """The sidecar accepts the config and has no move to report."""
     async with OneMove(None) as admin:
         done = GroupMove(to=UPSTREAM, state=MoveState.DONE, members=0, told=0, back=0, took_ms=0)
@@ -96,7 +96,7 @@ async def test_a_group_that_is_there_already_has_moved_nobody() -> None:
         ),
     ],
 )
-async def test_who_would_release_a_group_of_the_cluster_is_not_told_to_adopt_it(
+async def test_releasing_a_group_of_the_cluster_does_not_advise_adoption(
     to: str, protocol_type: str, is_newer: bool, told: str
 ) -> None:
     class Elsewhere(OneMove):
@@ -112,7 +112,7 @@ async def test_who_would_release_a_group_of_the_cluster_is_not_told_to_adopt_it(
 
 
 @pytest.mark.parametrize("stays", [True, False])
-async def test_a_former_move_is_not_told_as_this_one(stays: bool) -> None:
+async def test_an_earlier_move_is_not_reported_as_this_one(stays: bool) -> None:
     """The old report may still be there, or be lost with the process that made it."""
     former = report(told=3, back=3, state=MoveState.DONE)
     async with OneMove(former if stays else None) as admin:
@@ -123,7 +123,7 @@ async def test_a_former_move_is_not_told_as_this_one(stays: bool) -> None:
 @pytest.mark.parametrize(
     ("timeout_ms", "also_set"), [(None, {}), (0, {COORDINATOR_TIMEOUT: "0"}), (60_000, {COORDINATOR_TIMEOUT: "60000"})]
 )
-async def test_when_it_is_given_up_is_set_with_the_move(timeout_ms: int | None, also_set: Mapping[str, str]) -> None:
+async def test_the_timeout_is_set_with_the_move(timeout_ms: int | None, also_set: Mapping[str, str]) -> None:
     """In the same request, so that it holds from the start of the move; without a time-out the config is unchanged."""
     async with OneMove(None) as admin:
         await move_group(admin, "orders", MUSTER, timeout_ms=timeout_ms)
@@ -178,7 +178,7 @@ class OneGroup(GroupAdmin):
         return frozenset({"orders"})
 
 
-async def test_an_instance_that_is_only_expected_is_nobody_who_moves() -> None:
+async def test_an_expected_instance_is_not_a_moving_member() -> None:
     """Live members upstream have to rejoin although one is expected here, and only members leave."""
     async with OneGroup(listed(""), upstream=2) as admin:
         assert await count_movers(admin, "orders", MUSTER) == 2

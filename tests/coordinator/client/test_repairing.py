@@ -19,13 +19,13 @@ from tests.coordinator.client.test_admin import (
 DAMAGE = GroupDamage(partition=3, unreadable=(), generation_id=4, members=2, registered=(), configs={})
 
 
-async def test_the_repair_is_asked_for() -> None:
+async def test_the_repair_is_requested() -> None:
     async with administered(altering(DONE)) as (admin, server):
         await admin.repair_group("orders")
         assert altered(server) == [((change(REPAIR, ConfigOperation.SET, ANEW),), False)]
 
 
-async def test_the_damage_is_told_of_a_group_that_has_some() -> None:
+async def test_damage_is_reported_only_for_a_damaged_group() -> None:
     """A healthy group has none; a group that does not exist is an error."""
     damage: GroupDamage | None = DAMAGE
     group = EMPTY_GROUP

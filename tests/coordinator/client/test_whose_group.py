@@ -78,7 +78,7 @@ async def test_muster_is_known_by_its_configs() -> None:
     ],
     ids=["a broker", "either", "a sidecar"],
 )
-async def test_the_other_end_is_told_by_a_change_that_is_not_made(
+async def test_the_other_side_is_detected_by_a_change_without_effect(
     error: ErrorCode, raised: type[AdminError], told: str
 ) -> None:
     """A validate-only change: a broker does not know the config; a sidecar answers for every group."""
@@ -97,7 +97,7 @@ async def test_the_other_end_is_told_by_a_change_that_is_not_made(
     ],
     ids=["a config is set", "configs are described", "a config is deleted"],
 )
-async def test_another_end_is_named_whatever_it_was_asked(
+async def test_another_side_is_named_for_any_request(
     error: ErrorCode, call: Callable[[GroupAdmin], Awaitable[Any]]
 ) -> None:
     """A broker refuses unknown configs, except that it accepts a deletion."""
@@ -114,7 +114,7 @@ async def test_a_move_is_tried_without_being_made() -> None:
 
 
 @pytest.mark.parametrize("error", [ErrorCode.group_id_not_found, ErrorCode.group_authorization_failed])
-async def test_in_a_group_that_does_not_exist_nobody_moves(error: ErrorCode) -> None:
+async def test_an_unknown_group_has_no_moving_members(error: ErrorCode) -> None:
     """That is different from a group which may not be described."""
     otherwise = altering(DONE)
 

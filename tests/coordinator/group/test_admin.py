@@ -118,7 +118,7 @@ def test_empty_group_is_deleted_with_its_offsets() -> None:
     assert h.live.incarnation > incarnation
 
 
-def test_group_made_anew_in_the_same_millisecond_has_a_higher_incarnation() -> None:
+def test_a_group_recreated_in_the_same_millisecond_has_a_higher_incarnation() -> None:
     """(group_id, incarnation, seq) identifies an event for ever."""
     h = Harness()
     simple = h.dynamic()
@@ -175,7 +175,7 @@ def test_every_request_can_fail() -> None:
         assert reply.outcome.error is ErrorCode.not_coordinator
 
 
-def test_failed_deadline_is_answered_to_nobody() -> None:
+def test_a_failed_deadline_sends_no_response() -> None:
     """No client sent it."""
     command: AnyCommand = EndJoinPhase(group_id=Harness().group_id, due_ms=0)
     assert error_replies(command, ErrorCode.not_coordinator) == ()

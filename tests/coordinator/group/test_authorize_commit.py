@@ -146,7 +146,7 @@ def test_a_transaction_outside_group_management_in_an_empty_group_is_accepted() 
     assert ask(a).error is ErrorCode.unknown_member_id
 
 
-def test_whoever_is_named_in_a_transaction_is_checked() -> None:
+def test_all_ids_of_a_transaction_are_checked() -> None:
     """TO3: member and instance before generation, as for OffsetCommit."""
     h = Harness()
     a, b = h.stable_group(h.static("a"), h.static("b"))
@@ -163,7 +163,7 @@ def test_whoever_is_named_in_a_transaction_is_checked() -> None:
 
 
 @pytest.mark.parametrize("state", STAGES, ids=str)
-def test_a_transaction_that_names_nobody_is_accepted(state: GroupState | None) -> None:
+def test_a_transaction_without_member_ids_is_accepted(state: GroupState | None) -> None:
     """TO4: below v3 there is no member field; with or without members in the group."""
     h, client = staged(state)
     assert ask(client, **NOBODY).error is ErrorCode.none

@@ -102,7 +102,7 @@ def test_start_of_an_empty_group_is_a_new_member() -> None:
     assert h.events[-1].why.cause is Cause.NEW_STATIC_MEMBER
 
 
-def test_why_names_who_acted() -> None:
+def test_why_names_the_acting_member() -> None:
     """RS18, RS20: member, instance, client, host, principal, API, and the client's own reason; "" counts as none."""
     h = Harness()
     h.stable_group(h.static("a"))
@@ -116,7 +116,7 @@ def test_why_names_who_acted() -> None:
     assert h.static("c").join(reason="").events[-1].why.client_reason is None
 
 
-def test_why_of_a_deadline_names_whom_it_met_and_when_it_was_due() -> None:
+def test_why_of_a_deadline_names_the_member_and_the_due_time() -> None:
     """RS7: no API was called."""
     h = Harness()
     a, b = h.stable_group(h.static("a"), h.static("b"))
@@ -135,7 +135,7 @@ def test_cause_of_a_batch_is_its_first_valid_entry() -> None:
     assert [event.why.member_id for event in events] == ["b-2", "c-3", "b-2"]
 
 
-def test_end_of_a_join_phase_says_how_long_the_first_one_waited() -> None:
+def test_the_end_of_a_join_phase_records_the_longest_wait() -> None:
     """The cause of the end: which member completed it, and the longest wait."""
     h = Harness()
     a, b = h.stable_group(h.static("a"), h.static("b"))

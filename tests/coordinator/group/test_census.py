@@ -40,7 +40,7 @@ def test_a_newcomer_that_ranks_before_others_comes_before_them() -> None:
     assert census.oldest(members) == "m3"
 
 
-def test_a_member_that_joins_anew_takes_the_place_of_its_new_time() -> None:
+def test_a_member_that_rejoins_is_ordered_by_its_new_time() -> None:
     """Everything else about it is unchanged."""
     members = {each.member_id: each for each in (member(1, 10), member(2, 20))}
     census = count(members.values())
@@ -51,7 +51,7 @@ def test_a_member_that_joins_anew_takes_the_place_of_its_new_time() -> None:
     assert census.oldest(members) == "m2"
 
 
-def test_who_is_let_in_comes_before_those_who_joined_later() -> None:
+def test_an_admitted_member_comes_before_later_joiners() -> None:
     members = {each.member_id: each for each in (member(1, 10), member(2, 20), member(3, 5, MemberRole.LEARNER))}
     census = count(members.values())
     assert census.oldest(members) == "m1"

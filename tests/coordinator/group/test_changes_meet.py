@@ -54,7 +54,7 @@ def test_a_standby_in_place_of_the_last_one_makes_the_rebalance_all_the_same() -
     assert c.heartbeat().error is ErrorCode.rebalance_in_progress
 
 
-def test_what_is_owed_is_remembered_by_the_next_owner() -> None:
+def test_pending_work_is_kept_by_the_next_owner() -> None:
     """The rebalance follows when the last one leaves under the next owner."""
     h = Harness()
     _a, b, c = h.stable_group(*(h.static(name, session_timeout_ms=LONG_MS) for name in "abc"))
@@ -66,7 +66,7 @@ def test_what_is_owed_is_remembered_by_the_next_owner() -> None:
     assert c.heartbeat().error is ErrorCode.rebalance_in_progress
 
 
-def test_keeping_members_when_nobody_has_gone_moves_nothing() -> None:
+def test_keeping_members_without_a_departure_moves_nothing() -> None:
     """There is nothing to share out."""
     h = Harness()
     h.stable_group(*(h.static(name, session_timeout_ms=LONG_MS) for name in "ab"))
@@ -188,7 +188,7 @@ def test_held_members_do_not_vote_about_a_restart() -> None:
     assert starts(h)[1:] == []
 
 
-def test_a_standby_that_restarts_while_the_leader_computes_disturbs_nobody() -> None:
+def test_a_standby_that_restarts_while_the_leader_computes_causes_no_rebalance() -> None:
     """The leader does not know of it."""
     h = Harness()
     a, b, s = with_standbys(h, h.static("s"))
@@ -266,7 +266,7 @@ def test_a_delay_that_ends_with_the_hold_admits_first() -> None:
     h.sleep(RETRY_WINDOW_MS)
 
 
-def test_arrivals_are_answered_when_the_group_is_given_up() -> None:
+def test_waiting_joins_are_answered_when_the_group_is_dropped() -> None:
     """LD12: with their own member id, and error 16."""
     h = Harness()
     held(h)
@@ -302,7 +302,7 @@ def test_a_registered_member_that_is_admitted_as_a_standby_completes_the_registr
     assert h.soft.registration_deadline_ms is None
 
 
-def test_registering_one_that_the_same_request_lets_in_expects_nobody() -> None:
+def test_registering_an_instance_that_the_same_request_admits_expects_no_others() -> None:
     """It waited for the delay to end, and switching the delay off makes it a member first."""
     h = Harness()
     h.stable_group(h.static("a", session_timeout_ms=LONG_MS))

@@ -49,7 +49,7 @@ def test_a_process_that_leaves_and_joins_again_does_so_on_one_connection() -> No
     assert left.last_connection.end is None
 
 
-def test_a_member_that_rejoins_on_another_connection_says_what_became_of_the_former_one() -> None:
+def test_a_rejoin_on_another_connection_records_the_end_of_the_former_one() -> None:
     """On the same connection there is nothing to record."""
     h = Harness()
     a, b = h.stable_group(h.static("a"), h.dynamic("b"))
@@ -65,7 +65,7 @@ def test_a_member_that_rejoins_on_another_connection_says_what_became_of_the_for
     assert rejoined.why.connection_id == leader.connection.number
 
 
-def test_a_restarted_static_member_says_what_became_of_the_connection_of_the_former_process() -> None:
+def test_a_static_restart_records_the_end_of_the_former_connection() -> None:
     """If the former process is alive its connection is open: then there are two processes."""
     for end in (ConnectionEnd.CLOSED, None):
         h = Harness()
@@ -77,7 +77,7 @@ def test_a_restarted_static_member_says_what_became_of_the_connection_of_the_for
         assert (replaced.connection_id, replaced.end) == (a.connection.number, end)
 
 
-def test_after_a_takeover_nothing_is_known_until_the_member_is_heard() -> None:
+def test_connections_are_unknown_after_a_takeover_until_the_member_sends_a_request() -> None:
     """Its previous connection led to the former owner."""
     h = Harness()
     a, b = h.stable_group(h.static("a"), h.static("b"))
@@ -93,7 +93,7 @@ def test_after_a_takeover_nothing_is_known_until_the_member_is_heard() -> None:
     assert b.connection.number != a.connection.number
 
 
-def test_the_connection_of_a_member_is_the_one_that_it_was_last_heard_on() -> None:
+def test_the_connection_of_a_member_is_that_of_its_last_request() -> None:
     """The connection of an older request does not count."""
     h = Harness()
     a, b = h.stable_group(h.static("a"), h.static("b"))

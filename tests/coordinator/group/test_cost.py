@@ -219,7 +219,7 @@ def test_a_large_group_costs_a_member_what_a_small_one_does(situation: Callable[
     assert large.total <= 1.5 * small.total, f"{vars(small)}, {vars(large)}"
 
 
-def test_what_changes_nothing_copies_nothing() -> None:
+def test_requests_without_effect_copy_nothing() -> None:
     """A heartbeat, a description, and the check whether a join would be refused; the first two return the same group
     object.
     """
@@ -237,7 +237,7 @@ def test_what_changes_nothing_copies_nothing() -> None:
 
 
 @pytest.mark.slow
-def test_the_end_of_a_join_phase_and_the_leaders_sync_touch_everybody_once() -> None:
+def test_the_end_of_a_join_phase_and_the_leaders_sync_visit_each_member_once() -> None:
     """The same cost for each member as in a small group."""
     each = []
     for size in (SMALL, LARGE):

@@ -111,7 +111,7 @@ def test_held_joins_that_are_all_dropped_leave_no_instance_behind() -> None:
     assert (dict(joins), dict(joins.instances), joins.next_ms()) == ({}, {}, NEVER)
 
 
-def test_who_is_due_again_comes_behind_who_is_still_due() -> None:
+def test_a_rescheduled_deadline_comes_after_earlier_ones() -> None:
     """Neither of two due entries was handled, and one was refreshed."""
     soft, first, second = SoftState(), MemberId("first"), MemberId("second")
     for member_id in (first, second):
@@ -146,7 +146,7 @@ def test_those_that_end_within_a_second_are_found_with_one_look_at_all(later_ms:
     assert Counting.looks == (1 if later_ms <= LOOK_AHEAD_MS else 2)
 
 
-def test_a_group_whose_members_heartbeat_is_looked_at_once_in_a_session() -> None:
+def test_a_group_whose_members_heartbeat_is_checked_once_per_session() -> None:
     """With a thousand members that heartbeat every three seconds there is one full check in 42 seconds."""
     soft, looks, timeout_ms = SoftState(), 0, 45_000
     for n in range(1_000):

@@ -29,7 +29,7 @@ def duellists(h: Harness) -> tuple[Client, Client]:
     return first, second
 
 
-def test_a_clean_restart_is_no_duel() -> None:
+def test_a_clean_restart_is_not_a_duel() -> None:
     """The old process sends no more requests."""
     h = Harness()
     _, second = duellists(h)
@@ -117,7 +117,7 @@ def test_duels_are_recorded_at_a_limited_rate() -> None:
     assert len(fences(h, Cause.INSTANCE_FENCED)) == 10
 
 
-def test_who_was_heard_from_ten_minutes_ago_has_ended() -> None:
+def test_a_process_silent_for_ten_minutes_has_ended() -> None:
     """A process that takes over the id after that is no rival; up to exactly ten minutes it is."""
     for ago_ms, duels_recorded in ((600_000, 1), (600_001, 0)):
         h = Harness()

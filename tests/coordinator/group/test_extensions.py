@@ -43,7 +43,7 @@ def test_a_session_is_lengthened_by_the_time_that_the_request_waited() -> None:
     assert soft.sessions[B].deadline_ms == 9_000
 
 
-def test_nobody_has_more_than_the_full_time_from_the_answer_on() -> None:
+def test_no_phase_exceeds_the_full_timeout_from_the_response_on() -> None:
     soft = SoftState()
     soft.sessions[A] = session(9_000)
     extend_session(soft, A, 0, 5_000)
@@ -82,7 +82,7 @@ def test_a_phase_that_ran_before_is_longer_by_what_was_unusual(phase: str) -> No
     assert getattr(soft, phase) == 5_300
 
 
-def test_who_catches_up_is_excused_as_phases_are() -> None:
+def test_a_member_that_catches_up_is_excused_like_a_phase() -> None:
     before, soft = SoftState(), SoftState()
     before.member_sync_deadlines[A] = soft.member_sync_deadlines[A] = 5_000
     soft.member_sync_deadlines[B] = 5_000
@@ -93,7 +93,7 @@ def test_who_catches_up_is_excused_as_phases_are() -> None:
 # ---- a machine that stalled --------------------------------------------------------------------
 
 
-def test_every_phase_and_who_catches_up_has_its_full_time_after_a_pause() -> None:
+def test_phases_and_catching_up_members_have_the_full_timeout_after_a_pause() -> None:
     h = Harness()
     (a,) = h.stable_group(h.static("a", rebalance_timeout_ms=20_000))
     group = h.live.copy()
@@ -136,7 +136,7 @@ def test_after_a_pause_an_initial_delay_has_its_own_time_again() -> None:
 # ---- one that stalls repeatedly --------------------------------------------------------------
 
 
-def test_who_is_not_heard_from_between_two_pauses_has_the_full_time_once_and_then_what_was_lost() -> None:
+def test_a_member_silent_between_two_pauses_has_the_full_timeout_once() -> None:
     h = Harness()
     dead, alive = h.stable_group(h.static("a"), h.static("b"))
     sessions, first_ms = h.soft.sessions, h.now_ms + 12_000
@@ -152,7 +152,7 @@ def test_who_is_not_heard_from_between_two_pauses_has_the_full_time_once_and_the
     assert sessions[dead.member_id].deadline_ms == second_ms + 5_000 + 10_000
 
 
-def test_who_was_heard_from_at_the_moment_of_a_pause_had_its_full_time() -> None:
+def test_a_member_heard_at_the_start_of_a_pause_gets_no_extra_time() -> None:
     """The next pause does not give it the full time again, as the order of request and pause is unknown."""
     h = Harness()
     (a,) = h.stable_group(h.static("a"))
@@ -176,7 +176,7 @@ def test_a_session_that_copies_of_the_group_share_is_lengthened_once() -> None:
     assert copy.sessions[a.member_id].deadline_ms == now_ms - 8_000 + 10_000 + 2_000 + 3_000
 
 
-def test_what_was_made_up_for_once_is_not_lost_again() -> None:
+def test_a_compensated_pause_is_not_compensated_again() -> None:
     """A broker outage may be reported twice, and its start may be unknown."""
     h = Harness()
     (a,) = h.stable_group(h.static("a", rebalance_timeout_ms=20_000))
@@ -192,7 +192,7 @@ def test_what_was_made_up_for_once_is_not_lost_again() -> None:
 
 
 @each_phase
-def test_a_phase_that_goes_on_has_its_full_time_again_once_and_then_what_was_lost(phase: str) -> None:
+def test_a_continuing_phase_has_the_full_timeout_once_then_only_lost_time(phase: str) -> None:
     """Even with a slow append in between; a phase that started since gets its full time."""
     h = Harness()
     h.stable_group(h.static("a", rebalance_timeout_ms=20_000))
@@ -208,7 +208,7 @@ def test_a_phase_that_goes_on_has_its_full_time_again_once_and_then_what_was_los
     assert getattr(soft, phase) == max(50_001, 60_000 + once_ms - 7_000)
 
 
-def test_who_is_waited_for_has_the_full_time_again_once_and_then_what_was_lost() -> None:
+def test_an_awaited_member_has_the_full_timeout_once_then_only_lost_time() -> None:
     """A called standby that has to sync, and a delayed join that was sent back to retry."""
     h = Harness()
     (a,) = h.stable_group(h.static("a", rebalance_timeout_ms=20_000))
@@ -223,7 +223,7 @@ def test_who_is_waited_for_has_the_full_time_again_once_and_then_what_was_lost()
     assert soft.held_joins[B].deadline_ms == 7_000 + 10_000 + 1_500
 
 
-def test_who_was_told_a_member_id_has_the_full_time_again_once_and_then_what_was_lost() -> None:
+def test_a_pending_member_id_has_the_full_timeout_once_then_only_lost_time() -> None:
     h = Harness()
     h.dynamic("c", session_timeout_ms=7_000).join()
     (pending,) = h.soft.pending_members.values()
@@ -234,7 +234,7 @@ def test_who_was_told_a_member_id_has_the_full_time_again_once_and_then_what_was
     assert pending.deadline_ms == first_ms + 7_000 + 1_500
 
 
-def test_a_phase_of_members_that_could_not_be_heard_has_its_full_time_after_a_pause_too() -> None:
+def test_a_phase_of_unreachable_members_has_the_full_timeout_after_a_pause() -> None:
     """Unreachable members are another cause than a machine that stalls repeatedly."""
     h = Harness()
     h.stable_group(h.static("a", rebalance_timeout_ms=20_000))

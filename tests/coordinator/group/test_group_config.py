@@ -79,7 +79,7 @@ def test_a_number_may_have_as_many_digits_as_the_longest() -> None:
     assert h.alter((EXPANSION_DELAY, SET, "5".zfill(DIGITS_MAX + 1))).error is ErrorCode.invalid_config
 
 
-def test_a_list_grows_as_long_as_it_can_be_told_in_one_value() -> None:
+def test_a_list_is_limited_by_the_length_of_one_value() -> None:
     """Each name also takes a comma, and names that are withdrawn make room."""
     h = Harness()
     h.stable_group(h.static("a"))
@@ -92,7 +92,7 @@ def test_a_list_grows_as_long_as_it_can_be_told_in_one_value() -> None:
 
 
 @pytest.mark.parametrize(("name", "operation", "value", "error", "says"), REFUSED)
-def test_what_cannot_be_is_refused_with_the_value_and_the_limit(
+def test_invalid_values_are_refused_with_the_value_and_the_limit(
     name: str, operation: ConfigOperation, value: str, error: ErrorCode, says: str
 ) -> None:
     """Nothing is changed, including the other settings of the request."""
@@ -115,7 +115,7 @@ def told(h: Harness, name: str, operation: ConfigOperation, value: str) -> str:
     return call.outcome.message or ""
 
 
-def test_what_a_name_is_instead_is_told() -> None:
+def test_the_actual_type_of_a_name_is_reported() -> None:
     h = Harness()
     h.stable_group(h.static("a"))
     h.set(members_registered="b,c")
@@ -128,7 +128,7 @@ def test_what_a_name_is_instead_is_told() -> None:
     assert told(h, LEARNERS, SUBTRACT, "a").endswith("is not a learner: it is an active member that is retiring")
 
 
-def test_a_standby_is_no_learner() -> None:
+def test_a_standby_is_not_a_learner() -> None:
     h = Harness()
     h.stable_group(h.static("a"))
     h.set(target_group_size="1")
@@ -154,7 +154,7 @@ def test_an_unknown_group_is_refused() -> None:
     assert Harness(group_id="").alter((TARGET_GROUP_SIZE, SET, "1")).error is ErrorCode.invalid_group_id
 
 
-def test_what_is_only_validated_changes_nothing() -> None:
+def test_validate_only_changes_nothing() -> None:
     """It is validated all the same."""
     h = Harness()
     h.stable_group(h.static("a"))
@@ -164,7 +164,7 @@ def test_what_is_only_validated_changes_nothing() -> None:
     assert len(h.events) == seen
 
 
-def test_a_group_of_group_max_size_expects_nobody() -> None:
+def test_a_group_of_group_max_size_expects_no_instances() -> None:
     """KIP-389: no instance can be registered beyond the limit."""
     h = Harness(max_size=2)
     h.stable_group(h.static("a"))
@@ -287,7 +287,7 @@ def test_the_listing_shows_each_member_with_its_session() -> None:
     assert first.since_ms == h.live.members[a.member_id].joined_ms
 
 
-def test_who_joins_for_the_first_time_has_no_session_yet() -> None:
+def test_a_first_join_has_no_session_yet() -> None:
     """Only the limit for new members runs (K3), whatever its session timeout."""
     h = Harness()
     h.stable_group(h.dynamic())
@@ -298,7 +298,7 @@ def test_who_joins_for_the_first_time_has_no_session_yet() -> None:
     assert (told.session_left_ms, told.join_left_ms) == (None, 299_000)
 
 
-def test_a_member_whose_join_is_parked_has_no_session_that_runs() -> None:
+def test_a_member_with_a_parked_join_has_no_running_session() -> None:
     """It has waited for longer than its session (SE8): the end of the phase arms it again."""
     h = Harness()
     a, _b = h.stable_group(h.static("a", session_timeout_ms=6_000), h.static("b", session_timeout_ms=30_000))
@@ -308,7 +308,7 @@ def test_a_member_whose_join_is_parked_has_no_session_that_runs() -> None:
     assert told == {"a": None, "b": 20_000}
 
 
-def test_the_listing_shows_who_waits_to_be_admitted_and_who_is_expected() -> None:
+def test_the_listing_shows_waiting_and_expected_members() -> None:
     """Neither is a member: no session, not retiring, not the leader."""
     h = Harness()
     h.stable_group(h.static("a"))
@@ -350,7 +350,7 @@ def test_the_listing_of_a_group_that_is_not_there_is_empty() -> None:
     assert Harness().describe_config().members == ()
 
 
-def test_each_part_of_a_request_is_due_to_who_asked() -> None:
+def test_each_part_of_a_request_is_attributed_to_its_sender() -> None:
     """Withdrawing one registration completes another's; the rest of the request is still attributed to the
     administrator.
     """

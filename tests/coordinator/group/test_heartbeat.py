@@ -19,7 +19,7 @@ def test_unknown_group_or_no_group_id_is_refused() -> None:
     assert Harness(group_id="").static("a").heartbeat().error is ErrorCode.invalid_group_id
 
 
-def test_empty_group_knows_nobody() -> None:
+def test_an_empty_group_knows_no_members() -> None:
     """H3: 25."""
     h = Harness()
     (a,) = h.stable_group(h.static("a"))
@@ -38,7 +38,7 @@ def test_checks_come_in_kafkas_order() -> None:
     assert a.heartbeat(generation_id=7).error is ErrorCode.illegal_generation
 
 
-def test_pending_member_is_no_member() -> None:
+def test_a_pending_member_is_not_a_member() -> None:
     """M7: its requests are answered as an unknown member's."""
     h = Harness()
     h.stable_group(h.static("a"))
@@ -63,7 +63,7 @@ def test_heartbeat_keeps_the_session(synced: bool) -> None:
     assert fed(h, b)
 
 
-def test_heartbeat_in_the_join_phase_is_told_to_rejoin_and_keeps_the_session() -> None:
+def test_a_heartbeat_in_the_join_phase_is_answered_rebalance_in_progress_and_keeps_the_session() -> None:
     """H4, H8: with the old generation, with or without a parked join."""
     h = Harness()
     a, b = h.stable_group(h.static("a"), h.static("b"))
@@ -86,7 +86,7 @@ def test_stale_generation_does_not_keep_the_session() -> None:
     assert not fed(h, b)
 
 
-def test_refused_heartbeat_is_no_sign_of_life() -> None:
+def test_a_refused_heartbeat_does_not_refresh_the_session() -> None:
     """SE2: it refreshes no session."""
     h = Harness()
     a, b = h.stable_group(h.static("a"), h.static("b"))

@@ -68,7 +68,7 @@ def test_a_refusal_is_recorded_in_the_group_that_is_there() -> None:
     assert a.heartbeat().error is ErrorCode.none
 
 
-def test_what_a_refused_join_offered_is_recorded_up_to_a_limit() -> None:
+def test_the_protocols_of_a_refused_join_are_recorded_up_to_a_limit() -> None:
     """A client may send any protocol names."""
     h = Harness()
     h.stable_group(h.static("a"))
@@ -147,7 +147,7 @@ def test_other_protocols_than_the_group_are_refused(other: dict[str, object]) ->
     assert h.state is GroupState.STABLE
 
 
-def test_known_member_whose_protocols_no_longer_fit_is_refused_and_kept() -> None:
+def test_a_known_member_with_unsupported_protocols_is_refused_and_kept() -> None:
     """JP5, J7: 23 with the id echoed, and the registration stays as it was."""
     h = Harness()
     a, b = h.stable_group(h.static("a"), h.static("b"))
@@ -268,7 +268,7 @@ def test_protocol_with_most_votes_is_chosen_among_those_all_support() -> None:
     assert h.live.image.protocol_name == "sticky"
 
 
-def test_tied_vote_goes_to_the_member_who_joined_first() -> None:
+def test_a_tied_vote_goes_to_the_member_that_joined_first() -> None:
     """S10: Kafka breaks ties arbitrarily, here the choice is stable."""
     h = Harness()
     a = h.static("a", protocols=protocols("range", "sticky"))
@@ -292,7 +292,7 @@ def test_followers_get_no_members_and_the_leader_gets_all() -> None:
 
 
 @pytest.mark.parametrize("metadata", [b"x" * 60, b"\0\0" + b"\xff" * 8], ids=["garbage", "null arrays"])
-def test_undecodable_metadata_stops_nobody(metadata: bytes) -> None:
+def test_undecodable_metadata_refuses_no_member(metadata: bytes) -> None:
     """R16: metadata is opaque; the group forms, and other members join it later."""
     h = Harness()
     garbage = h.static("a", protocols=protocols(metadata=metadata))

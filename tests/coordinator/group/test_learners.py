@@ -41,7 +41,7 @@ def test_a_new_member_learns_and_moves_nothing() -> None:
     assert h.describe_config().values[LEARNERS] == "b"
 
 
-def test_more_learners_than_fit_into_one_value_are_told_as_far_as_they_fit() -> None:
+def test_learners_that_do_not_fit_into_one_value_are_cut_off() -> None:
     """Each name takes a comma, too: two fit exactly."""
     h = Harness()
     names = [letter * (LIST_LENGTH_MAX // 2 - 1) for letter in "bcd"]
@@ -84,7 +84,7 @@ def test_a_learner_without_a_rebalance_timeout_is_removed_at_once(rebalance_time
     assert b.member_id not in h.live.members
 
 
-def test_a_held_join_that_is_asked_again_becomes_a_learner_once() -> None:
+def test_a_delayed_join_that_is_repeated_becomes_a_learner_once() -> None:
     """Learning was switched on in between: the first attempt is fenced, and nothing of it is admitted later."""
     h = Harness()
     h.stable_group(h.static("a", session_timeout_ms=600_000))
@@ -99,7 +99,7 @@ def test_a_held_join_that_is_asked_again_becomes_a_learner_once() -> None:
     assert [each.role for each in h.live.members.values()] == [MemberRole.ACTIVE, MemberRole.LEARNER]
 
 
-def test_a_time_that_is_not_over_promotes_nobody() -> None:
+def test_an_early_timer_promotes_no_learner() -> None:
     """The timer may have been moved or dropped after it was found to be due."""
     h = Harness()
     early = PromoteLearners(group_id=h.group_id, due_ms=h.now_ms)
@@ -136,7 +136,7 @@ def test_a_learner_is_promoted_by_hand() -> None:
     assert h.live.members[c.member_id].role is MemberRole.ACTIVE
 
 
-def test_nobody_becomes_a_learner_by_hand() -> None:
+def test_no_member_becomes_a_learner_by_command() -> None:
     """A member with partitions keeps them; a member that is not a learner cannot be promoted."""
     h = Harness()
     with_learners(h)
@@ -192,7 +192,7 @@ def test_one_that_joins_a_running_join_phase_learns_too() -> None:
     assert h.live.members[b.member_id].role is MemberRole.LEARNER
 
 
-def test_learning_begins_anew_after_a_takeover() -> None:
+def test_learning_restarts_after_a_takeover() -> None:
     """In full."""
     h = Harness()
     with_learners(h, "b")

@@ -23,7 +23,7 @@ def left(member_id: str, instance: str | None, error: ErrorCode) -> LeftMember:
     return LeftMember(member_id=MemberId(member_id), group_instance_id=group_instance_id, error=error)
 
 
-def test_unknown_group_knows_nobody() -> None:
+def test_an_unknown_group_knows_no_members() -> None:
     """G29: no top-level error, 25 for each."""
     call = Harness().leave(entry("x"), entry("", "a"))
     assert call.outcome == LeaveGroupOutcome(
@@ -103,7 +103,7 @@ def test_batch_is_handled_entry_by_entry_with_one_rebalance() -> None:
     assert b.member_id not in h.soft.sessions
 
 
-def test_batch_of_nobody_valid_changes_nothing() -> None:
+def test_a_leave_batch_without_valid_members_changes_nothing() -> None:
     """L12, L14: each entry has its error; an empty list succeeds."""
     h = Harness()
     h.stable_group(h.static("a"))

@@ -40,7 +40,7 @@ def test_pending_ids_do_not_count_and_are_judged_when_they_come_back() -> None:
     assert waiting.outcome.generation_id == 2
 
 
-def test_empty_group_admits_anybody() -> None:
+def test_an_empty_group_admits_any_member() -> None:
     """X2, X3: in the initial join phase the waiting members are counted."""
     h = Harness(max_size=1)
     assert h.static("a").join().parked

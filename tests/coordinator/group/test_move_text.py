@@ -49,7 +49,7 @@ A, B = member("a"), member("b")
         (move(members=5, back=2, left=1), "of its 5 members 2 have rejoined, 1 has left, 2 have not rejoined in time"),
     ],
 )
-def test_what_the_members_have_done_is_counted(moving: GroupMove, told: str) -> None:
+def test_the_progress_of_members_is_counted(moving: GroupMove, told: str) -> None:
     """If all members are in the same state there are no counts."""
     assert done(moving) == told
 
@@ -70,7 +70,7 @@ def test_what_the_members_have_done_is_counted(moving: GroupMove, told: str) -> 
         ),
     ],
 )
-def test_who_is_waited_for_is_named_with_how_long_at_most(moving: GroupMove, told: str) -> None:
+def test_awaited_members_are_named_with_the_longest_wait(moving: GroupMove, told: str) -> None:
     """The limit is left out if it is not known for each of them."""
     assert waiting(moving) == told
 
@@ -81,7 +81,7 @@ def test_the_progress_is_both() -> None:
     assert progress(move(A, members=2, back=1)) == "of its 2 members 1 has rejoined; waits for a at 10.0.0.1 to rejoin"
 
 
-def test_who_is_late_is_named_with_what_follows() -> None:
+def test_late_members_are_named_with_the_consequence() -> None:
     """A member that the cluster has dropped was not awaited, and is listed separately."""
     nobody, overdue = move(members=1, back=1), msgspec.structs.replace(move(members=2, back=1), late=(A,))
     assert late(nobody) == ""

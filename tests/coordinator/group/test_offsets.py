@@ -75,7 +75,7 @@ def test_commit_of_a_member_is_checked() -> None:
     assert simple(h).commit().error is ErrorCode.unknown_member_id
 
 
-def test_commit_in_the_sync_phase_is_told_to_rejoin() -> None:
+def test_a_commit_in_the_sync_phase_is_answered_rebalance_in_progress() -> None:
     """OC10: only if everything else is valid; it does not refresh the session."""
     h = Harness()
     (a,) = h.form(h.static("a"))

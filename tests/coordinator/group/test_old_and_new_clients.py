@@ -218,7 +218,7 @@ INSTANCES: dict[str, Sequence[str]] = {
 
 @pytest.mark.parametrize("assignor", [range_assignor, roundrobin_assignor])
 @pytest.mark.parametrize("names", INSTANCES.values(), ids=INSTANCES.keys())
-def test_restarts_do_not_change_who_is_assigned_what(names: Sequence[str], assignor: object) -> None:
+def test_restarts_do_not_change_the_assignments(names: Sequence[str], assignor: object) -> None:
     """A member id begins with the instance id, so sorting by member id keeps the order of the instances."""
     h = Harness()
     clients = [h.static(name) for name in names]

@@ -147,7 +147,7 @@ def test_static_member_that_does_not_rejoin_stays_with_its_subscription() -> Non
     assert b.sync().outcome.assignment == b"b-2@2"
 
 
-def test_absent_static_leader_is_succeeded_by_one_who_came() -> None:
+def test_an_absent_static_leader_is_succeeded_by_a_member_that_joined() -> None:
     """S6, RB13: and stays a follower."""
     h = Harness()
     a, b = h.stable_group(h.static("a", session_timeout_ms=300_000), h.static("b"))
@@ -197,7 +197,7 @@ def test_last_member_leaving_empties_the_group_in_one_step() -> None:
     assert (image.protocol_type, image.protocol_name, image.leader_id) == ("consumer", None, None)
 
 
-def test_end_of_the_join_phase_answers_everybody() -> None:
+def test_the_end_of_the_join_phase_answers_every_join() -> None:
     """RB9: the new generation and the leader to all, members to the leader only, skipAssignment to none."""
     h = Harness()
     a, b = h.static("a"), h.static("b")
@@ -215,7 +215,7 @@ def test_end_of_the_join_phase_answers_everybody() -> None:
     assert not leader.skip_assignment
 
 
-def test_leader_is_told_of_static_members_first() -> None:
+def test_the_leader_receives_static_members_first() -> None:
     """The assignors of kafka-python give nothing to some members when static and dynamic ones alternate."""
     h = Harness()
     calls = [client.enter() for client in (h.static("a"), h.dynamic(), h.static("b"), h.dynamic())]

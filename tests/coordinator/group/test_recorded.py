@@ -228,7 +228,7 @@ def test_a_takeover_invents_no_sign_of_life() -> None:
     assert (removed.last_seen_ms, removed.heard) == (heard_ms, True)
 
 
-def test_a_member_that_was_replaced_unheard_is_told_apart() -> None:
+def test_replacing_a_silent_member_is_recorded_as_such() -> None:
     """The new process was seen: its own join counts."""
     h = Harness()
     (a,) = h.stable_group(h.static("a"))
@@ -240,7 +240,7 @@ def test_a_member_that_was_replaced_unheard_is_told_apart() -> None:
     assert last_of(h, new.member_id).last_seen_ms == h.wall_ms
 
 
-def test_a_replacement_tells_when_the_process_that_was_replaced_was_last_heard() -> None:
+def test_a_replacement_records_when_the_former_process_was_last_heard() -> None:
     """It shows how long the restart took, and whether the old process was still alive when the new one joined."""
     h = Harness()
     (a,) = h.stable_group(h.static("a"))
@@ -266,7 +266,7 @@ def test_a_process_that_was_replaced_unheard_since_a_takeover_has_no_last_sign_o
     assert replaced.replaced_last_seen_ms is None
 
 
-def test_the_end_of_a_join_phase_tells_when_absent_members_were_last_heard() -> None:
+def test_the_end_of_a_join_phase_records_when_absent_members_were_last_heard() -> None:
     """It tells dead members from slow ones where a static member is kept although it did not rejoin."""
     h = Harness()
     given = {"session_timeout_ms": 60_000, "rebalance_timeout_ms": 5_000}
@@ -298,7 +298,7 @@ def silent(h: Harness, **given: int) -> tuple[Client, Client]:
     return a, b
 
 
-def test_a_process_that_was_only_silent_is_told_from_one_that_restarted() -> None:
+def test_a_silent_process_is_distinguished_from_a_restarted_one() -> None:
     """It sends requests with its old member id; the end of the phase in which it rejoins says so, once."""
     h = Harness()
     a, b = silent(h)
@@ -316,7 +316,7 @@ def test_a_process_that_was_only_silent_is_told_from_one_that_restarted() -> Non
     assert completed(h).returned == ()
 
 
-def test_a_process_that_restarted_was_not_heard_again() -> None:
+def test_a_restarted_process_sent_no_more_requests() -> None:
     """It brings no member id, even if everything else is the same."""
     h = Harness()
     a, _ = silent(h)
@@ -395,7 +395,7 @@ def test_each_event_has_the_owners_uptime() -> None:
 # The end of a group.
 
 
-def test_the_deletion_of_an_expired_group_tells_what_led_to_it() -> None:
+def test_the_deletion_of_an_expired_group_records_its_cause() -> None:
     """When it became empty, why, and the applied retention; also after a takeover."""
     h = Harness(offsets_retention_minutes=60)
     h.stable_group(h.dynamic("a"))
@@ -420,7 +420,7 @@ def test_a_group_that_has_members_again_was_not_emptied() -> None:
     assert h.live.image.emptied_by is None
 
 
-def test_the_deletion_of_a_group_tells_since_when_it_was_empty() -> None:
+def test_the_deletion_of_a_group_records_since_when_it_was_empty() -> None:
     """No retention was applied."""
     h = Harness()
     (a,) = h.stable_group(h.static("a"))

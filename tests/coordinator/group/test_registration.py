@@ -46,7 +46,7 @@ def test_registered_members_make_one_rebalance() -> None:
     assert not h.live.registrations
 
 
-def test_the_history_says_how_long_each_one_waited() -> None:
+def test_the_history_records_each_wait() -> None:
     """The registration ends with a join that records its wait."""
     h = Harness()
     h.stable_group(h.static("a"), h.static("b"))
@@ -122,7 +122,7 @@ def test_one_that_comes_while_the_leader_computes_waits_for_the_assignment() -> 
     assert c.parked
 
 
-def test_timeout_makes_one_rebalance_with_those_that_came() -> None:
+def test_the_timeout_makes_one_rebalance_with_the_registered_members() -> None:
     """KIP-469; the missing ones are no longer expected."""
     h = Harness()
     a, b = h.stable_group(h.static("a", session_timeout_ms=60_000), h.static("b", session_timeout_ms=60_000))
@@ -160,7 +160,7 @@ def test_a_registration_timeout_that_is_not_over_ends_nothing() -> None:
     assert set(h.live.registrations) == {"b"}
 
 
-def test_timeout_without_anybody_is_no_rebalance() -> None:
+def test_a_timeout_without_members_makes_no_rebalance() -> None:
     """Nothing has changed."""
     h = Harness()
     h.stable_group(h.static("a", session_timeout_ms=2 * DEFAULT_WAIT_MS))
@@ -201,7 +201,7 @@ def test_a_short_rebalance_timeout_shortens_the_hold() -> None:
     assert c.last_join.error is ErrorCode.coordinator_load_in_progress
 
 
-def test_a_join_without_a_rebalance_timeout_is_held_for_a_moment() -> None:
+def test_a_join_without_a_rebalance_timeout_is_delayed_briefly() -> None:
     """Without one the join is delayed for a tenth of a second all the same."""
     h = Harness()
     c = held(h, rebalance_timeout_ms=0)
@@ -306,7 +306,7 @@ def test_registrations_survive_a_takeover_and_arrivals_ask_again() -> None:
     assert not h.live.registrations
 
 
-def test_group_max_size_counts_those_who_wait() -> None:
+def test_group_max_size_counts_waiting_joins() -> None:
     """KIP-389: a join that could not be admitted is not delayed."""
     h = Harness(max_size=2)
     h.stable_group(h.static("a"))
@@ -356,7 +356,7 @@ def test_a_static_restart_is_not_delayed() -> None:
     assert b.restarted().join().error is ErrorCode.none
 
 
-def test_switching_the_delay_off_admits_those_who_wait() -> None:
+def test_switching_the_delay_off_admits_waiting_joins() -> None:
     """At once, as an administrator would expect."""
     h = Harness()
     h.stable_group(h.static("a"))
@@ -366,7 +366,7 @@ def test_switching_the_delay_off_admits_those_who_wait() -> None:
     assert starts(h)[1:] == [Cause.GROUP_CONFIGURED]
 
 
-def test_a_delay_begins_with_the_first_who_waits() -> None:
+def test_the_delay_begins_with_the_first_waiting_join() -> None:
     """Setting the config does not start it: there is nothing waiting yet."""
     h = Harness()
     h.stable_group(h.static("a", session_timeout_ms=600_000))
@@ -391,7 +391,7 @@ def test_another_delay_counts_from_when_it_was_set() -> None:
     assert starts(h)[1:] == [Cause.EXPANSION_DELAY_ELAPSED]
 
 
-def test_others_who_wait_do_not_complete_a_registration() -> None:
+def test_unexpected_waiting_joins_do_not_complete_a_registration() -> None:
     """They wait for the delay; they are as many as the registered ones, but not the same."""
     h = Harness()
     h.stable_group(h.static("a"))

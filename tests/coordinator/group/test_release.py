@@ -61,7 +61,7 @@ def test_a_stable_group_is_empty_in_one_transition() -> None:
         assert client.heartbeat().error is ErrorCode.unknown_member_id
 
 
-def test_who_waits_for_a_rebalance_comes_back_as_a_new_member() -> None:
+def test_a_member_waiting_for_a_rebalance_returns_as_a_new_member() -> None:
     """A parked join is answered at once, so the client learns of it before its next heartbeat."""
     h = Harness()
     a, b = h.stable_group(h.static("a"), h.static("b"))
@@ -76,7 +76,7 @@ def test_who_waits_for_a_rebalance_comes_back_as_a_new_member() -> None:
     assert again.generation_id == 3
 
 
-def test_who_waits_for_its_assignment_comes_back_as_a_new_member() -> None:
+def test_a_member_waiting_for_its_assignment_returns_as_a_new_member() -> None:
     """In the sync phase."""
     h = Harness()
     a, b = h.form(h.static("a"), h.static("b"))
@@ -127,7 +127,7 @@ def test_an_id_that_was_handed_out_holds_up_nothing() -> None:
     assert b.join().error is ErrorCode.unknown_member_id
 
 
-def test_who_was_held_is_sent_away_and_not_let_in() -> None:
+def test_delayed_joins_are_refused_and_not_admitted() -> None:
     """A join phase would make members of them; those sent back to retry are no longer awaited."""
     h = Harness()
     h.stable_group(h.static("a", session_timeout_ms=60_000))
@@ -144,7 +144,7 @@ def test_who_was_held_is_sent_away_and_not_let_in() -> None:
     assert h.sleep(120_000) == ()
 
 
-def test_learners_standbys_and_who_retires_go_alike() -> None:
+def test_learners_standbys_and_retiring_members_leave_alike() -> None:
     """No standby is called, and nothing is awaited."""
     h = Harness()
     a, b = h.stable_group(h.static("a"), h.static("b"))
@@ -159,7 +159,7 @@ def test_learners_standbys_and_who_retires_go_alike() -> None:
     assert h.soft.retirement_deadline_ms is None
 
 
-def test_what_was_set_for_the_group_stays() -> None:
+def test_configs_of_the_group_are_kept() -> None:
     """The operator's configs apply again when Muster adopts the group."""
     h = Harness()
     h.stable_group(h.static("a"))

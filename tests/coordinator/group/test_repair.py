@@ -51,7 +51,7 @@ ASKED = ConfigChange(name=REPAIR, operation=ConfigOperation.SET, value=ANEW)
         ((ASKED, ConfigChange(name=REGISTERED, operation=ConfigOperation.SET, value="c")), ErrorCode.invalid_request),
     ],
 )
-def test_a_repair_is_asked_for_alone_and_by_its_word(
+def test_a_repair_must_be_the_only_config_and_be_confirmed(
     changes: tuple[ConfigChange, ...], error: ErrorCode | None
 ) -> None:
     """It removes members, so it must not happen by a mistake of a tool."""

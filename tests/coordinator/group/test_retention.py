@@ -63,7 +63,7 @@ def empty_group() -> Harness:
 # ---- when retention of offsets starts ------------------------------------------------------------
 
 
-def test_offsets_of_an_empty_group_age_from_the_moment_it_became_empty() -> None:
+def test_offsets_of_an_empty_group_age_from_when_it_became_empty() -> None:
     """EX2: all of them, whatever the ages of the commits."""
     h = harness()
     (a,) = h.stable_group(h.static("a", **PATIENT))
@@ -80,7 +80,7 @@ def test_offsets_of_an_empty_group_age_from_the_moment_it_became_empty() -> None
     assert decision.offsets_expired == 2
 
 
-def test_offsets_of_topics_that_nobody_subscribes_age_from_their_commit() -> None:
+def test_offsets_of_unsubscribed_topics_age_from_their_commit() -> None:
     """EX3: in a Stable group of consumers; offsets of subscribed topics never expire."""
     h = harness()
     (a,) = h.stable_group(h.static("a", protocols=protocols(metadata=subscription("orders")), **PATIENT))
@@ -95,7 +95,7 @@ def test_offsets_of_topics_that_nobody_subscribes_age_from_their_commit() -> Non
     assert a.heartbeat().error is ErrorCode.none
 
 
-def test_a_stable_group_goes_on_without_any_offset() -> None:
+def test_a_stable_group_remains_without_offsets() -> None:
     """EX3, EX8: the last of its offsets may expire; it has members."""
     h = harness()
     (a,) = h.stable_group(h.static("a", **PATIENT))
@@ -135,7 +135,7 @@ def _undecodable(h: Harness) -> None:
 
 
 @pytest.mark.parametrize("form", [_preparing, _completing, _of_another_type, _undecodable])
-def test_nothing_expires_in_a_group_that_cannot_tell_what_it_needs(form: Callable[[Harness], None]) -> None:
+def test_nothing_expires_in_a_group_with_unknown_subscriptions(form: Callable[[Harness], None]) -> None:
     """EX5: in a rebalance, with another protocol type than consumer, or with unreadable subscriptions."""
     h = harness()
     form(h)
@@ -158,7 +158,7 @@ def test_a_group_of_another_type_ages_like_any_other_when_it_is_empty() -> None:
 
 
 @pytest.mark.parametrize(("age_ms", "expires"), [(RETENTION_MS - 1, False), (RETENTION_MS, True)])
-def test_what_has_reached_the_retention_expires(age_ms: int, expires: bool) -> None:
+def test_offsets_expire_at_their_retention(age_ms: int, expires: bool) -> None:
     """EX6: to the millisecond."""
     h = simple_group()
     assert sweep(h, {("orders", 0): At(h.wall_ms - age_ms)}).offsets_expired == int(expires)
@@ -260,7 +260,7 @@ def upstream() -> Harness:
     return Harness(offsets_retention_minutes=RETENTION_MS // MINUTE_MS, offsets_are_upstream=True)
 
 
-def test_a_group_whose_offsets_are_upstream_goes_after_the_whole_retention() -> None:
+def test_a_group_with_offsets_upstream_expires_after_the_whole_retention() -> None:
     """EX2: the offsets are not visible here, and upstream keeps them for that long; the generation continues until
     then.
     """
@@ -276,7 +276,7 @@ def test_a_group_whose_offsets_are_upstream_goes_after_the_whole_retention() -> 
     assert story(sweep(h).events) == [(GroupDeleted, Cause.GROUP_EXPIRED)]
 
 
-def test_a_group_that_is_used_again_is_kept_anew() -> None:
+def test_a_reused_group_restarts_its_retention() -> None:
     """From the last time when it became Empty."""
     h = upstream()
     for _ in range(2):
@@ -286,7 +286,7 @@ def test_a_group_that_is_used_again_is_kept_anew() -> None:
         assert sweep(h).events == ()
 
 
-def test_a_group_of_a_first_join_that_never_came_back_goes_after_the_retention() -> None:
+def test_a_group_of_an_abandoned_first_join_expires_after_the_retention() -> None:
     """QK6: and not while the id is still valid."""
     h = upstream()
     h.dynamic("a", session_timeout_ms=2 * RETENTION_MS).join()
@@ -304,7 +304,7 @@ def test_a_sweep_finds_no_group() -> None:
     assert sweep(Harness()) == Decision(group=None, soft=SoftState())
 
 
-def test_a_sweep_that_fails_is_answered_to_nobody() -> None:
+def test_a_failed_sweep_sends_no_response() -> None:
     """There is no client to answer."""
     assert (
         error_replies(ExpireOffsets(group_id=Harness().group_id, offsets={}, wall_ms=0), ErrorCode.not_coordinator)

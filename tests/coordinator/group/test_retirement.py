@@ -42,7 +42,7 @@ def test_a_dynamic_member_is_retired_by_its_member_id() -> None:
     assert starts(h)[1:] == [Cause.RETIREMENT_COMPLETE]
 
 
-def test_who_does_not_go_is_removed() -> None:
+def test_a_retiring_member_that_does_not_leave_is_removed() -> None:
     """In one rebalance, with those that left."""
     h = Harness()
     clients = retiring(h, "b,c")
@@ -91,7 +91,7 @@ def test_all_members_may_retire() -> None:
     assert h.state is GroupState.EMPTY
 
 
-def test_a_takeover_remembers_who_is_to_go() -> None:
+def test_a_takeover_keeps_retiring_members() -> None:
     """The time-out restarts."""
     h = Harness()
     clients = retiring(h, "b,c")
@@ -125,7 +125,7 @@ def test_another_setting_leaves_the_time_of_a_retirement_alone() -> None:
     assert h.soft.retirement_deadline_ms == deadline_ms
 
 
-def test_a_new_timeout_alone_waits_for_nobody() -> None:
+def test_a_timeout_alone_retires_no_member() -> None:
     h = Harness()
     h.stable_group(h.static("a"))
     h.alter((RETIREMENT_TIMEOUT, ConfigOperation.SET, "5000"))
@@ -133,7 +133,7 @@ def test_a_new_timeout_alone_waits_for_nobody() -> None:
 
 
 @pytest.mark.parametrize(("names", "error"), [("x", ErrorCode.unknown_member_id), ("b", ErrorCode.duplicate_resource)])
-def test_who_is_not_there_or_retires_already_is_refused(names: str, error: ErrorCode) -> None:
+def test_an_absent_or_retiring_member_is_refused(names: str, error: ErrorCode) -> None:
     """Nothing is changed."""
     h = Harness()
     retiring(h, "b")
@@ -142,7 +142,7 @@ def test_who_is_not_there_or_retires_already_is_refused(names: str, error: Error
     assert len(h.events) == seen
 
 
-def test_the_listing_shows_who_is_to_go() -> None:
+def test_the_listing_shows_retiring_members() -> None:
     """Active, and retiring."""
     h = Harness()
     retiring(h, "b")

@@ -60,7 +60,7 @@ def test_the_groups_own_record_is_written_once() -> None:
     assert story(rewrite(h, (EntityKind.GROUP, "")).events) == [(GroupAdvanced, Cause.RECORD_OVERWRITTEN)]
 
 
-def test_what_is_not_there_is_not_made() -> None:
+def test_missing_entities_are_not_created() -> None:
     """A foreign record may have any key; deleted entities stay deleted, and no unknown group is created."""
     h = planned()
     named = (EntityKind.STATIC_MEMBER, "x"), (EntityKind.DYNAMIC_MEMBER, "a-1"), (EntityKind.REGISTRATION, "x")
@@ -81,7 +81,7 @@ def test_whatever_is_written_again_changes_nothing(steps: list[Step], number: in
         assert h.live == msgspec.structs.replace(before, seq=h.live.seq)
 
 
-def test_the_replay_tool_tells_it_and_calls_it_no_rebalance() -> None:
+def test_the_replay_tool_reports_it_and_not_as_a_rebalance() -> None:
     """One line for each record; and a rerun of the rules decides the same."""
     h = planned()
     rebalances = len(rebalances_of(history_of(h)))

@@ -161,7 +161,7 @@ def test_longest_silence_is_that_since_the_members_last_event() -> None:
     assert rejoined.longest_silence_ms == 0  # type: ignore[union-attr]
 
 
-def test_a_session_runs_from_the_answer_where_that_came_later() -> None:
+def test_a_session_runs_from_the_response_if_that_was_later() -> None:
     """The client may send nothing before it; its silence counts from its last request."""
     session = Session(timeout_ms=6_000, deadline_ms=7_000, last_seen_ms=1_000)
     session.refresh(3_000, None)
@@ -170,7 +170,7 @@ def test_a_session_runs_from_the_answer_where_that_came_later() -> None:
     assert (session.last_seen_ms, session.deadline_ms) == (4_000, 11_000)
 
 
-def test_nobody_is_blamed_for_the_machines_pause() -> None:
+def test_no_member_expires_because_of_a_machine_pause() -> None:
     """After a pause all sessions, pending ones too, restart in full; none is shortened."""
     h = Harness()
     a, b = h.stable_group(h.static("a"), h.static("b", session_timeout_ms=20_000))

@@ -52,7 +52,7 @@ def role(h: Harness, client: Client) -> MemberRole:
     return h.live.members[client.member_id].role
 
 
-def test_a_member_beyond_the_target_stands_by() -> None:
+def test_a_member_beyond_the_target_becomes_a_standby() -> None:
     """Its assignment is empty in a form that every client can read; no other member is notified."""
     h = Harness()
     a, b, s = with_standbys(h, h.static("s"))
@@ -62,7 +62,7 @@ def test_a_member_beyond_the_target_stands_by() -> None:
     assert starts(h)[1:] == []
 
 
-def test_a_dynamic_member_may_stand_by_too() -> None:
+def test_a_dynamic_member_may_be_a_standby() -> None:
     """In the two steps of KIP-394."""
     h = Harness()
     *_, s = with_standbys(h, h.dynamic())
@@ -205,7 +205,7 @@ def test_a_standby_that_restarts_while_it_is_called_takes_over() -> None:
     assert role(h, again) is MemberRole.ACTIVE
 
 
-def test_a_lost_member_that_returns_stands_by() -> None:
+def test_a_lost_member_that_returns_becomes_a_standby() -> None:
     """Its place is taken."""
     h = Harness()
     _a, b, s = with_standbys(h, h.static("s"))
@@ -244,7 +244,7 @@ def test_a_called_standby_that_comes_without_the_topics_rebalances(metadata: byt
     assert starts(h)[1:] == [Cause.METADATA_CHANGED]
 
 
-def test_a_standby_that_goes_is_missed_by_nobody() -> None:
+def test_a_standby_that_leaves_causes_no_rebalance() -> None:
     """It had no partitions."""
     h = Harness()
     a, b, s = with_standbys(h, h.static("s"))
@@ -305,7 +305,7 @@ def test_raising_the_target_makes_standbys_active() -> None:
     assert [role(h, client) for client in (a, b, s)] == [MemberRole.ACTIVE, MemberRole.STANDBY, MemberRole.STANDBY]
 
 
-def test_a_target_that_changes_nobody_moves_nothing() -> None:
+def test_a_target_without_effect_moves_nothing() -> None:
     """Two are active with no standby, whether the target is two or five."""
     h = Harness()
     with_standbys(h)
@@ -325,7 +325,7 @@ def test_the_first_generation_has_the_target_s_size() -> None:
     assert roles == ["Active", "Active", "Standby", "Standby"]
 
 
-def test_somebody_leads_even_if_all_active_members_are_absent() -> None:
+def test_a_standby_leads_if_all_active_members_are_absent() -> None:
     """Static members that do not rejoin stay; a standby that is present becomes active, to lead."""
     h = Harness()
     clients = with_standbys(h, h.static("s", session_timeout_ms=120_000))
@@ -341,7 +341,7 @@ def test_somebody_leads_even_if_all_active_members_are_absent() -> None:
     assert role(h, s) is MemberRole.ACTIVE
 
 
-def test_who_is_one_too_many_stands_by_when_somebody_else_has_to_lead() -> None:
+def test_a_surplus_leader_stays_active_until_another_can_lead() -> None:
     """The target was lowered to one, and both active members are absent: the first of them stays active."""
     h = Harness()
     a, b, s = with_standbys(h, h.static("s", session_timeout_ms=120_000))
@@ -356,7 +356,7 @@ def test_who_is_one_too_many_stands_by_when_somebody_else_has_to_lead() -> None:
     assert [role(h, each) for each in (a, b, s)] == [MemberRole.ACTIVE, MemberRole.STANDBY, MemberRole.ACTIVE]
 
 
-def test_a_takeover_remembers_who_was_called() -> None:
+def test_a_takeover_keeps_promoted_standbys() -> None:
     """The next owner tells it to rejoin, and it has the time to."""
     h = Harness()
     _a, b, s = with_standbys(h, h.static("s"))
@@ -409,7 +409,7 @@ def test_a_group_of_another_type_knows_no_standbys() -> None:
         assert h.static("b", **given).join().parked
 
 
-def test_a_leader_that_has_to_stand_by_leads_no_longer() -> None:
+def test_a_leader_that_becomes_a_standby_stops_leading() -> None:
     """It led because the older one was absent. The leader's own assignment would be empty for it (invariant 9)."""
     h = Harness()
     a, b = (h.static(name, session_timeout_ms=300_000) for name in "ab")

@@ -115,7 +115,7 @@ def test_leader_restart_is_absorbed_and_skips_the_assignment() -> None:
     assert h.state is GroupState.STABLE
 
 
-def test_restarted_leader_below_v9_is_told_the_old_leader() -> None:
+def test_a_restarted_leader_below_v9_receives_the_old_leader() -> None:
     """ST15: it acts as a follower and computes nothing."""
     h = Harness()
     a, _ = pair(h, version=8)

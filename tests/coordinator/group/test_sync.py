@@ -41,7 +41,7 @@ def test_empty_group_id_is_refused() -> None:
     assert Harness(group_id="").static("a").sync().error is ErrorCode.invalid_group_id
 
 
-def test_empty_group_knows_nobody() -> None:
+def test_an_empty_group_knows_no_members() -> None:
     """SG2: the error is 25."""
     h = Harness()
     h.dynamic().join()
@@ -69,7 +69,7 @@ def test_protocol_type_and_name_are_compared_only_if_given() -> None:
     assert call.outcome == SyncGroupOutcome(protocol_type="consumer", protocol_name="range", assignment=b"a-1@1")
 
 
-def test_sync_in_the_join_phase_is_told_to_rejoin() -> None:
+def test_a_sync_in_the_join_phase_is_answered_rebalance_in_progress() -> None:
     """SG7: 27, no timer is touched."""
     h = Harness()
     a, b = h.stable_group(h.static("a"), h.static("b"))
@@ -217,7 +217,7 @@ def test_followers_that_never_sync_are_removed_after_the_timeout() -> None:
     assert b.heartbeat().error is c.heartbeat(group_instance_id=None).error is ErrorCode.unknown_member_id
 
 
-def test_nobody_synced_and_the_group_is_empty_in_one_step() -> None:
+def test_without_any_sync_the_group_becomes_empty_in_one_step() -> None:
     """SX3: the group is empty at once."""
     h = Harness()
     in_sync_phase(h, session_timeout_ms=300_000)

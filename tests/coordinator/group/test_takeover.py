@@ -15,7 +15,7 @@ from muster.events.state import GroupState
 from tests.coordinator.group.harness import DELAY_MS, Harness, story
 
 
-def test_stable_group_goes_on_undisturbed() -> None:
+def test_a_stable_group_is_undisturbed() -> None:
     """LD6, L9: the same generation and assignments, with every session in full."""
     h = Harness()
     a, b = h.stable_group(h.static("a"), h.dynamic("b"))
@@ -57,7 +57,7 @@ def test_stable_group_has_no_sync_timer_after_a_takeover() -> None:
     assert b.sync().outcome.assignment == b"b-2@1"
 
 
-def test_join_phase_goes_on_after_a_takeover() -> None:
+def test_the_join_phase_continues_after_a_takeover() -> None:
     """LD7 differs here: joins are events; the phase ends when those that had joined have retried."""
     h = Harness()
     a, b = h.stable_group(h.static("a"), h.static("b"))
@@ -136,7 +136,7 @@ def test_initial_delay_without_members_ends_empty_after_a_takeover() -> None:
     assert story(events) == [(GroupEmptied, Cause.INITIAL_DELAY_ELAPSED)]
 
 
-def test_sync_phase_goes_on_after_a_takeover() -> None:
+def test_the_sync_phase_continues_after_a_takeover() -> None:
     """The sync timer runs in full; a member that had synced retries, and one whose join response was lost gets it
     again.
     """
@@ -163,7 +163,7 @@ def test_member_that_joined_and_never_asks_again_is_removed() -> None:
 
 
 @pytest.mark.parametrize(("version", "skips"), [(9, True), (8, False)])
-def test_absorbed_restart_whose_answer_was_lost_is_absorbed_still(version: int, skips: bool) -> None:
+def test_an_absorbed_restart_with_a_lost_response_is_absorbed_again(version: int, skips: bool) -> None:
     """ST11, ST14, ST15: the leader's join, retried with the id proposed before, does not rebalance the group."""
     h = Harness()
     a, _ = h.stable_group(h.static("a", version=version), h.static("b"))
@@ -195,7 +195,7 @@ def test_takeover_of_nothing() -> None:
     assert (h.group, h.soft) == (None, SoftState())
 
 
-def test_parked_requests_are_answered_when_the_group_is_given_up() -> None:
+def test_parked_requests_are_answered_when_the_group_is_dropped() -> None:
     """LD12: joins with their own member id, and syncs; nothing is written."""
     h = Harness()
     a, b = h.stable_group(h.static("a"), h.static("b"))

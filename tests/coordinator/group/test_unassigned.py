@@ -60,7 +60,7 @@ def rebalanced_for(h: Harness) -> dict[str, int]:
     return {each.topic: each.partitions for each in h.live.config.rebalanced_for}
 
 
-def test_a_group_is_asked_to_rebalance_once_for_a_topic_that_has_grown() -> None:
+def test_a_rebalance_is_requested_once_for_a_topic_that_has_grown() -> None:
     """If its leader still does not assign them, it is not asked again, even by the next owner."""
     h, a, b = configured()
     assert story(report(h, orders=8).events) == ASKED
@@ -72,7 +72,7 @@ def test_a_group_is_asked_to_rebalance_once_for_a_topic_that_has_grown() -> None
     assert story(report(h, orders=9).events) == ASKED
 
 
-def test_what_is_assigned_again_is_forgotten_so_that_the_next_growth_counts() -> None:
+def test_a_reassigned_topic_is_forgotten_so_that_the_next_growth_counts() -> None:
     """A topic may be deleted, and grow to the same number again."""
     h, a, b = configured()
     report(h, orders=8)
@@ -90,7 +90,7 @@ def test_a_topic_that_shrinks_lacks_nothing() -> None:
     assert not report(h, orders=3).events
 
 
-def test_a_static_member_that_came_back_with_another_topic_is_rebalanced_for() -> None:
+def test_a_static_member_that_returns_with_another_topic_causes_a_rebalance() -> None:
     """Kafka absorbs its restart (ST11), so the topic would have no consumer."""
     h, _, b = configured()
     b = b.restarted(protocols=BOTH_TOPICS)
@@ -100,7 +100,7 @@ def test_a_static_member_that_came_back_with_another_topic_is_rebalanced_for() -
     assert rebalanced_for(h) == {"payments": 2}
 
 
-def test_a_static_member_that_came_back_without_its_topic_is_rebalanced_for() -> None:
+def test_a_static_member_that_returns_without_its_topic_causes_a_rebalance() -> None:
     """It keeps partitions of a topic that it does not subscribe; the topic's partition count is not needed."""
     h, _, b = configured()
     b.restarted(protocols=protocols(metadata=subscription("payments"))).join()
@@ -108,7 +108,7 @@ def test_a_static_member_that_came_back_without_its_topic_is_rebalanced_for() ->
     assert not report(h, orders=0).events
 
 
-def test_a_topic_that_nobody_subscribes_is_nobodys_fault() -> None:
+def test_an_unsubscribed_topic_is_not_reported() -> None:
     h, _, _ = configured()
     assert not report(h, audit=12).events
 
@@ -136,7 +136,7 @@ def test_a_group_that_rebalances_or_has_retired_members_is_left_alone() -> None:
     assert not report(h, orders=8).events
 
 
-def test_bytes_that_are_no_assignment_say_nothing() -> None:
+def test_invalid_assignments_are_ignored() -> None:
     h = Harness()
     h.stable_group(h.static("a"))
     h.set(members_unassigned_rebalance_delay_ms="60000")
@@ -151,7 +151,7 @@ def test_a_group_that_is_moving_to_the_cluster_is_not_rebalanced() -> None:
     assert not may_rebalance(h.live)
 
 
-def test_what_only_a_learner_subscribes_is_not_lacking() -> None:
+def test_a_topic_subscribed_only_by_learners_is_not_unassigned() -> None:
     """A learner gets no partitions before its promotion, so a rebalance would change nothing."""
     h, _, _ = configured()
     h.set(members_learner_timeout_ms="600000")
@@ -199,7 +199,7 @@ def test_partitions_that_are_missing_in_between_are_unassigned() -> None:
     assert rebalanced_for(h) == {"orders": 3}
 
 
-def test_setting_the_config_anew_gives_another_chance() -> None:
+def test_setting_the_config_again_allows_another_attempt() -> None:
     h, a, b = configured()
     report(h, orders=8)
     rejoin(h, a, b)
@@ -236,7 +236,7 @@ def test_the_rules_give_again_what_was_recorded() -> None:
     ]
 
 
-def test_a_topic_that_grows_again_is_asked_for_although_the_list_is_full(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_topic_that_grows_again_is_requested_although_the_list_is_full(monkeypatch: pytest.MonkeyPatch) -> None:
     """It is on the list already; another topic would not fit."""
     monkeypatch.setattr(unassigned, "ASKED_MAX", 1)
     h, a, b = configured()

@@ -9,7 +9,7 @@ def may_grow(answer_memory: AnswerMemory, *answers: object) -> list[bool]:
     return [answer_memory.may_grow(answer) for answer in answers]
 
 
-def test_beyond_the_limit_the_first_that_asked_goes_on_until_it_gives_back() -> None:
+def test_beyond_the_limit_the_first_waiter_continues_until_it_releases_memory() -> None:
     answer_memory = AnswerMemory(10)
     answer_memory.take(10)
     assert may_grow(answer_memory, A, B) == [True, True]
@@ -22,7 +22,7 @@ def test_beyond_the_limit_the_first_that_asked_goes_on_until_it_gives_back() -> 
     assert may_grow(answer_memory, B, A) == [True, False]
 
 
-def test_who_gives_back_makes_room_for_all() -> None:
+def test_released_memory_wakes_all_waiters() -> None:
     answer_memory = AnswerMemory(10)
     answer_memory.take(20)
     assert may_grow(answer_memory, A, B) == [True, False]

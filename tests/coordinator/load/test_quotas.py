@@ -5,7 +5,7 @@ import pytest
 from muster.coordinator.load.quotas import Quota
 
 
-def test_each_key_has_as_many_as_the_limit_says() -> None:
+def test_each_key_has_the_limit_of_places() -> None:
     """A released place can be taken again; beyond the limit there are more places if the caller forces it."""
     quota = Quota[str](2, lambda _: None)
     assert [quota.acquire("a") for _ in range(3)] == [True, True, False]
@@ -17,7 +17,7 @@ def test_each_key_has_as_many_as_the_limit_says() -> None:
 
 
 @pytest.mark.parametrize(("released", "told"), [(2, ["a"]), (3, ["a", "a"])])
-def test_a_refusal_is_told_again_when_more_than_a_tenth_was_free(released: int, told: list[str]) -> None:
+def test_a_refusal_is_logged_again_after_a_tenth_was_free(released: int, told: list[str]) -> None:
     """A client that reconnects after each refusal causes one line."""
     refused: list[str] = []
     quota = Quota[str](20, refused.append)

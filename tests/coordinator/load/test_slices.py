@@ -73,7 +73,7 @@ def waiting(turn: asyncio.Event, log: list[str], name: str, *, entries: int = 2)
         log.append(f"{name} ends")
 
 
-async def test_what_waits_is_gone_on_with_when_other_work_ends_and_brings_the_next() -> None:
+async def test_waiting_work_continues_when_other_work_ends_and_starts_the_next() -> None:
     """There may be room for more than one."""
     slices, turn, log, done = Slices(), asyncio.Event(), list[str](), list[str]()
     for name in "abc":
@@ -88,7 +88,7 @@ async def test_what_waits_is_gone_on_with_when_other_work_ends_and_brings_the_ne
     assert log.index("c") < log.index("a ends")
 
 
-async def test_what_has_to_wait_again_is_still_the_first() -> None:
+async def test_work_that_waits_again_stays_first() -> None:
     slices, turn, log, done = Slices(), asyncio.Event(), list[str](), list[str]()
     for name in "ab":
         slices.run(waiting(turn, log, name), done.append, fails)
@@ -100,7 +100,7 @@ async def test_what_has_to_wait_again_is_still_the_first() -> None:
     assert slices.waiting == 2
 
 
-async def test_what_waits_and_is_cancelled_lets_go_at_once() -> None:
+async def test_cancelled_waiting_work_releases_its_slice_at_once() -> None:
     """No other work has to end first."""
     slices, turn, log, done = Slices(), asyncio.Event(), list[str](), list[str]()
     cancel = slices.run(waiting(turn, log, "a"), done.append, fails)
@@ -110,7 +110,7 @@ async def test_what_waits_and_is_cancelled_lets_go_at_once() -> None:
     assert (log, slices.waiting, done) == (["a waits", "a ends"], 0, [])
 
 
-async def test_what_is_cancelled_in_its_own_slice_does_not_wait() -> None:
+async def test_work_cancelled_in_its_own_slice_does_not_wait() -> None:
     slices, log, cancels = Slices(), list[str](), list[Callable[[], None]]()
 
     def cancelling() -> Steps[None]:
@@ -129,7 +129,7 @@ async def test_what_is_cancelled_in_its_own_slice_does_not_wait() -> None:
     assert (log, slices.waiting) == (["ends"], 0)
 
 
-def test_what_is_finished_at_once_cannot_wait() -> None:
+def test_immediate_work_cannot_wait() -> None:
     with pytest.raises(AssertionError, match="nobody else goes on"):
         finished(waiting(asyncio.Event(), [], "a"))
 
@@ -143,7 +143,7 @@ async def test_cancelled_work_is_not_gone_on_with() -> None:
     assert (len(log), done, slices.waiting) == (ENTRIES_AT_ONCE, [], 0)
 
 
-async def test_cancelled_work_takes_nobodys_turn() -> None:
+async def test_cancelled_work_takes_no_turns_of_others() -> None:
     """However much cancelled work comes first, one turn of the loop reaches the next that is not cancelled."""
     slices, log = Slices(), list[str]()
     for cancel in [slices.later(counting(1, log, "gone"), fails, fails) for _ in range(3)]:
@@ -153,7 +153,7 @@ async def test_cancelled_work_takes_nobodys_turn() -> None:
     assert (log, slices.waiting) == (["next", "next"], 0)
 
 
-async def test_what_fails_later_is_told_and_what_fails_at_once_is_raised() -> None:
+async def test_late_failures_are_returned_and_immediate_failures_raised() -> None:
     def failing(after: int) -> Steps[None]:
         yield after
         raise ValueError(after)
@@ -219,7 +219,7 @@ def test_entries_are_counted_over_all_arrays() -> None:
         allowance.take(5)
 
 
-def test_what_is_made_of_each_is_made_anew_each_time_and_equal() -> None:
+def test_results_are_made_for_each_call_and_equal() -> None:
     made: list[int] = []
 
     def double(number: int) -> int:
@@ -235,7 +235,7 @@ def test_what_is_made_of_each_is_made_anew_each_time_and_equal() -> None:
 
 
 @pytest.mark.parametrize("waits_for", ["a turn", "a result"])
-async def test_who_waits_and_is_cancelled_ends_nobody_elses_turns(waits_for: str) -> None:
+async def test_cancelling_a_waiter_keeps_other_turns(waits_for: str) -> None:
     """Its turn may come after the cancellation, and before the waiter could withdraw."""
     slices, done = Slices(), asyncio.Event()
     waiting = slices.turn() if waits_for == "a turn" else slices.result(counting(ENTRIES_AT_ONCE * 2, [], "cancelled"))
@@ -248,7 +248,7 @@ async def test_who_waits_and_is_cancelled_ends_nobody_elses_turns(waits_for: str
     assert slices.waiting == 0
 
 
-async def test_work_whose_caller_is_cancelled_is_not_gone_on_with() -> None:
+async def test_work_of_a_cancelled_caller_stops() -> None:
     """It is closed in its next turn, without doing the rest."""
     slices, log, closed = Slices(), list[str](), list[bool]()
 

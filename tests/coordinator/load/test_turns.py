@@ -77,7 +77,7 @@ async def test_all_connections_together_have_one_slice_in_a_turn() -> None:
     assert subject.log == [f"{n}" for n in range(100)]
 
 
-async def test_who_has_more_to_do_waits_behind_who_has_come_meanwhile() -> None:
+async def test_remaining_work_waits_behind_newer_arrivals() -> None:
     subject = Crowd()
     for n in range(100):
         subject.new(f"greedy {n}", 64).come()
@@ -88,7 +88,7 @@ async def test_who_has_more_to_do_waits_behind_who_has_come_meanwhile() -> None:
     assert before <= REQUESTS_IN_ROUND
 
 
-async def test_who_waits_now_is_served_before_what_is_to_come_after() -> None:
+async def test_current_waiters_are_served_before_later_arrivals() -> None:
     subject = Crowd()
     for n in range(20):
         subject.new(f"{n}", 1).come()
@@ -101,7 +101,7 @@ async def test_who_waits_now_is_served_before_what_is_to_come_after() -> None:
     assert subject.log[-1] == "at once"
 
 
-async def test_who_is_gone_has_no_turn() -> None:
+async def test_a_closed_connection_has_no_turn() -> None:
     subject = Crowd()
     subject.new("first", 6).come()
     gone = subject.new("gone", 1)
@@ -113,7 +113,7 @@ async def test_who_is_gone_has_no_turn() -> None:
     assert subject.log == ["first"] * 6
 
 
-async def test_a_turn_that_fails_takes_nobody_elses() -> None:
+async def test_a_failing_turn_takes_no_turn_of_others() -> None:
     class Fails:
         def take_turn(self) -> None:
             raise ValueError
@@ -131,7 +131,7 @@ def clients(port: int) -> list[socket.socket]:
     return [socket.create_connection(("127.0.0.1", port), timeout=60) for _ in range(CONNECTIONS)]
 
 
-async def test_many_connections_with_a_few_small_requests_each_hold_nobody_up() -> None:
+async def test_many_connections_with_a_few_small_requests_block_no_others() -> None:
     """Each sends no more than its share, and all of it is read at once."""
     async with serving() as muster:
         sockets = await asyncio.to_thread(clients, muster.server.port)
@@ -142,7 +142,7 @@ async def test_many_connections_with_a_few_small_requests_each_hold_nobody_up() 
         assert longest.seconds < HELD_S_MAX, longest
 
 
-async def test_what_waits_for_its_turn_when_its_client_goes_is_done() -> None:
+async def test_a_waiting_request_is_executed_although_its_client_disconnects() -> None:
     """A member that leaves and closes its connection does not count as lost."""
     async with running() as subject:
         sockets = await asyncio.to_thread(clients, subject.server.port)

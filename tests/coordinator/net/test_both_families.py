@@ -70,7 +70,7 @@ async def test_other_processes_come_by_either() -> None:
 
 
 @pytest.mark.parametrize(("listen", "hosts"), [("::", LOOPBACKS), ("::1", ("::1",)), ("0.0.0.0", ("127.0.0.1",))])
-def test_metrics_are_asked_for_by_either(listen: str, hosts: tuple[str, ...]) -> None:
+def test_metrics_are_served_over_either_family(listen: str, hosts: tuple[str, ...]) -> None:
     endpoint = MetricsEndpoint(listen, 0, CollectorRegistry(), not_ready=lambda: None, not_well=lambda: None)
     try:
         for host in hosts:

@@ -24,7 +24,7 @@ steps = st.lists(
 
 @settings(max_examples=500)
 @given(steps)
-def test_what_goes_in_comes_out_in_whatever_steps(taken: list[tuple[str, int]]) -> None:
+def test_bytes_are_read_as_written_in_any_steps(taken: list[tuple[str, int]]) -> None:
     subject = Incoming()
     added, out = 0, b""
     for what, size in taken:
@@ -59,7 +59,7 @@ def test_a_chunk_that_is_passed_on_whole_is_not_copied() -> None:
 
 
 @pytest.mark.parametrize("taken", ["whole", "in parts", "in place"])
-def test_what_was_taken_is_not_kept(taken: str) -> None:
+def test_taken_bytes_are_released(taken: str) -> None:
     """It may have been long, and no more data may arrive for a while."""
     subject = Incoming()
     chunk = bytes(1_000)
@@ -74,7 +74,7 @@ def test_what_was_taken_is_not_kept(taken: str) -> None:
 
 
 @pytest.mark.parametrize("taken", ["taken", "in place"])
-def test_what_was_read_is_not_kept_for_the_byte_behind_it(taken: str) -> None:
+def test_read_bytes_are_released_before_the_next_byte(taken: str) -> None:
     """A client controls that byte: it used to keep 60 MB of each answered request, not counted anywhere."""
     subject = Incoming()
     chunk = bytes(READ_BYTES_MAX + 1) + b"x"
@@ -100,7 +100,7 @@ def test_many_small_pieces_are_joined_once() -> None:
 
 
 @pytest.mark.parametrize("behind", [b"", b"more"])
-def test_a_frame_that_came_in_many_chunks_is_gathered_once(behind: bytes) -> None:
+def test_a_frame_in_many_chunks_is_joined_once(behind: bytes) -> None:
     """Only bytes after the frame make a copy necessary: a client that pipelines pays for it."""
     chunks, chunk = 160, bytes(65_536)
     frame_bytes = chunks * len(chunk)

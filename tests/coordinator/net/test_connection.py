@@ -80,7 +80,7 @@ def test_a_stream_cut_anywhere_gives_the_same_requests(cuts: list[int]) -> None:
     assert subject.waiting_bytes == 0
 
 
-def test_there_is_no_next_request_before_the_answer() -> None:
+def test_the_next_request_is_read_after_the_response() -> None:
     """Requests of one connection are decided one after another (CC5)."""
     subject = connection()
     subject.receive(REQUESTS[0] + REQUESTS[1])
@@ -94,7 +94,7 @@ def test_there_is_no_next_request_before_the_answer() -> None:
     assert sent(subject) == b""
 
 
-def test_what_begins_after_a_rest_is_progress_and_its_next_bytes_are_not() -> None:
+def test_the_start_of_a_request_after_idling_is_progress_and_its_next_bytes_are_not() -> None:
     """A silent client has the full time for its next request, from its first byte on."""
     subject = connection()
     subject.receive(request(1))
@@ -109,7 +109,7 @@ def test_what_begins_after_a_rest_is_progress_and_its_next_bytes_are_not() -> No
     assert progress == [True, False, True]
 
 
-def test_what_arrives_behind_an_unanswered_request_waits_within_a_bound() -> None:
+def test_bytes_behind_an_unanswered_request_are_bounded() -> None:
     subject = connection()
     subject.receive(REQUESTS[0])
     assert subject.next_request(0) is not None
@@ -214,7 +214,7 @@ def test_known_heartbeats_are_answered_however_they_are_cut(at_once: bool, cuts:
 
 
 @pytest.mark.parametrize("before", [b"", REQUESTS[0], REQUESTS[0][:3]])
-def test_only_heartbeats_that_nothing_stands_before_are_answered_at_once(before: bytes) -> None:
+def test_only_heartbeats_without_earlier_requests_are_answered_at_once(before: bytes) -> None:
     subject = connection(fast=known)
     subject.receive(before)
     subject.next_request(0)
@@ -222,14 +222,14 @@ def test_only_heartbeats_that_nothing_stands_before_are_answered_at_once(before:
     assert sent(subject) == (answer(1, b"ok") if before == b"" else b"")
 
 
-def test_what_is_no_known_heartbeat_waits_behind_those_that_are() -> None:
+def test_other_requests_wait_behind_known_heartbeats() -> None:
     subject = connection(fast=known)
     assert not subject.receive_known(KNOWN[0] + REQUESTS[1] + KNOWN[2], 0)
     assert sent(subject) == answer(1, b"ok")
     assert subject.next_request(0) == REQUESTS[1][4:]
 
 
-def test_no_more_than_some_known_heartbeats_are_answered_at_once() -> None:
+def test_known_heartbeats_answered_at_once_are_limited() -> None:
     subject = connection(fast=known)
     assert not subject.receive_known(KNOWN[0] * (2 * AT_ONCE + 1), 0)
     for number in (1, 2):
@@ -259,9 +259,7 @@ def test_random_bytes_raise_nothing_but_the_protocols_error(pieces: list[bytes])
     st.sampled_from([heartbeat.KEY, 99]),
     st.integers(-1, 1),
 )
-def test_whether_a_request_is_too_long_does_not_depend_on_how_it_is_cut(
-    cuts: list[int], api_key: int, over: int
-) -> None:
+def test_the_length_check_does_not_depend_on_fragmentation(cuts: list[int], api_key: int, over: int) -> None:
     """It may arrive in one read, or in any number of them."""
     bound = bound_of(api_key).bytes_max
     stream = request(1, b"one") + request(2, bytes(bound - 8 + over), api_key=api_key) + request(3)

@@ -64,7 +64,7 @@ def go_on(connection: Connection) -> None:
         (go_on, None),
     ],
 )
-async def test_the_removal_of_a_member_says_how_its_connection_ended(what: Any, end: ConnectionEnd | None) -> None:
+async def test_the_removal_of_a_member_records_how_its_connection_ended(what: Any, end: ConnectionEnd | None) -> None:
     """Its session expires in any case."""
     async with serving() as muster:
         connection = await muster.connect("app")
@@ -81,7 +81,7 @@ async def test_the_removal_of_a_member_says_how_its_connection_ended(what: Any, 
             assert removed.last_seen_ms <= last.ended_ms <= removed.why.decided_ms
 
 
-async def test_a_connection_that_we_close_is_not_said_to_be_the_clients_doing() -> None:
+async def test_a_connection_that_we_close_is_not_attributed_to_the_client() -> None:
     """For example an idle connection."""
     async with serving() as muster:
         connection = await muster.connect("app")

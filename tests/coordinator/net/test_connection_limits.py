@@ -9,7 +9,7 @@ from tests.coordinator.running_server import HEARTBEAT, Client, running
 from tests.waiting import until
 
 
-async def test_connections_over_the_limit_are_refused_and_the_log_says_who_has_most() -> None:
+async def test_connections_over_the_limit_are_refused_and_the_log_names_the_largest_client() -> None:
     """One line, until some have closed."""
     async with running(connections_max=2) as subject:
         clients = [await subject.connect() for _ in range(2)]

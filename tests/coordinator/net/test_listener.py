@@ -94,7 +94,7 @@ def test_few_are_accepted_while_a_crowd_waits_for_its_turn(run: Any) -> None:
     run(story())
 
 
-def test_a_client_that_has_gone_harms_nobody(run: Any) -> None:
+def test_a_disconnected_client_does_not_affect_others(run: Any) -> None:
     """It resets its connection before it is accepted."""
 
     async def story() -> None:

@@ -53,7 +53,7 @@ class Holders:
         return Holding(name, eviction_order, self.evicted, whose or name)
 
 
-def test_whoever_has_the_least_claim_goes_first_and_of_those_who_holds_most() -> None:
+def test_the_lowest_priority_is_closed_first_and_then_the_largest() -> None:
     subject = Holders()
     named = {
         subject.new("stranger", EvictionOrder.UNAUTHENTICATED): 17,
@@ -70,7 +70,7 @@ def test_whoever_has_the_least_claim_goes_first_and_of_those_who_holds_most() ->
     assert subject.metrics.connections_closed_for_memory == len(subject.evicted)
 
 
-def test_who_takes_too_much_at_once_goes_himself() -> None:
+def test_a_connection_that_takes_too_much_at_once_is_closed_itself() -> None:
     subject = Holders()
     small, large = subject.new("small", EvictionOrder.STALLED), subject.new("large", EvictionOrder.STALLED)
     subject.memory.hold(small, 50 * KB)
@@ -79,7 +79,7 @@ def test_who_takes_too_much_at_once_goes_himself() -> None:
     assert subject.metrics.held_bytes == 50 * KB
 
 
-def test_who_parks_what_fills_more_than_half_of_it_goes_before_others() -> None:
+def test_a_connection_that_parks_more_than_half_is_closed_first() -> None:
     """The others do not matter; its largest connection goes first."""
     subject = Holders()
     for n in range(3):
@@ -90,7 +90,7 @@ def test_who_parks_what_fills_more_than_half_of_it_goes_before_others() -> None:
     assert subject.evicted == ["parked 2", "half sent"]
 
 
-def test_the_line_names_the_address_whose_connections_held_most_together() -> None:
+def test_the_log_names_the_address_whose_connections_used_most() -> None:
     """Its connections are added up, even if another address has a larger one."""
     subject = Holders()
     for name, size in (("a", 17), ("a", 17), ("b", 18)):
@@ -117,7 +117,7 @@ class Asked(Holding):
         """Always stalled."""
 
 
-def test_who_goes_is_chosen_once_for_many() -> None:
+def test_the_victim_is_chosen_once_for_many() -> None:
     """Thousands of connections grow a little at a time: none of them blocks the loop for long."""
     Asked.times = 0
     subject = Holders()
@@ -143,7 +143,7 @@ def test_a_usual_request_is_not_counted() -> None:
     assert (subject.evicted, subject.metrics.held_bytes) == ([], 0)
 
 
-def test_what_is_counted_is_what_is_held() -> None:
+def test_used_bytes_are_counted() -> None:
     random = Random(11)
     subject = Holders()
     holders = [subject.new(str(n), random.choice(list(EvictionOrder)), random.choice("ab")) for n in range(9)]
@@ -158,7 +158,7 @@ def test_what_is_counted_is_what_is_held() -> None:
         assert subject.metrics.held_bytes == sum(held.values()) <= 100 * KB
 
 
-def test_nobody_goes_for_answers_that_are_being_written() -> None:
+def test_no_connection_is_closed_for_answers_that_are_being_written() -> None:
     """They count, but eviction would not free them; they have a separate limit, and connections have the rest."""
     subject, answer = Holders(), object()
     subject.answer_memory.take(1_000 * KB)
@@ -254,7 +254,7 @@ async def test_answers_that_are_not_read_count_and_go_first() -> None:
         assert (await parked.answer())[0] == 7
 
 
-async def test_nothing_stays_counted_when_everybody_has_gone() -> None:
+async def test_nothing_is_counted_when_all_have_disconnected() -> None:
     async with running() as subject:
         clients = [await subject.connect() for _ in range(3)]
         clients[0].writer.write(half_sent(200 * KB))
@@ -292,7 +292,7 @@ async def test_long_answers_for_many_clients_stay_within_a_small_limit() -> None
         await until(lambda: subject.metrics.held_bytes == 0)
 
 
-async def test_what_is_held_is_a_metric() -> None:
+async def test_used_memory_is_a_metric() -> None:
     registry = CollectorRegistry()
     async with running() as subject:
         registry.register(subject.metrics)

@@ -236,7 +236,7 @@ def test_a_handshake_that_takes_too_long_is_ended(
     run(story())
 
 
-def test_who_hangs_up_within_the_handshake_is_forgotten_without_a_line(authority: Authority, run: Any) -> None:
+def test_a_disconnect_within_the_handshake_is_not_logged(authority: Authority, run: Any) -> None:
     """Like the health check of a load balancer."""
 
     async def story() -> None:
@@ -251,7 +251,7 @@ def test_who_hangs_up_within_the_handshake_is_forgotten_without_a_line(authority
     run(story())
 
 
-def test_who_does_not_speak_tls_is_named(authority: Authority, run: Any) -> None:
+def test_a_client_without_tls_is_named(authority: Authority, run: Any) -> None:
     """The log has its address, and its place is freed."""
 
     async def story() -> None:
@@ -279,7 +279,7 @@ def test_bytes_that_come_with_the_end_of_the_handshake_are_not_lost(authority: A
     run(story())
 
 
-def test_what_comes_with_the_end_of_the_handshake_and_of_the_client_is_not_lost(authority: Authority, run: Any) -> None:
+def test_bytes_sent_with_the_end_of_the_handshake_and_of_the_client_are_kept(authority: Authority, run: Any) -> None:
     """The client may need no response."""
 
     async def story() -> None:
@@ -382,7 +382,7 @@ def test_a_handshake_that_waits_for_turns_too_long_is_ended(
     run(story())
 
 
-def test_a_hello_that_comes_byte_by_byte_gets_no_more_time(
+def test_a_hello_that_arrives_byte_by_byte_gets_no_extra_time(
     authority: Authority, run: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The time limit is for the whole handshake, not for each byte."""
@@ -401,7 +401,7 @@ def test_a_hello_that_comes_byte_by_byte_gets_no_more_time(
     run(story())
 
 
-def test_who_floods_before_a_turn_is_read_no_further(authority: Authority, run: Any) -> None:
+def test_a_client_that_floods_before_its_turn_is_not_read_further(authority: Authority, run: Any) -> None:
     """Reading stops even within the data of one read, which may be a hundred times a hello."""
 
     async def story() -> None:
@@ -422,7 +422,7 @@ def test_who_floods_before_a_turn_is_read_no_further(authority: Authority, run: 
     run(story())
 
 
-def test_who_hangs_up_before_a_turn_waits_no_longer(authority: Authority, run: Any) -> None:
+def test_a_client_that_disconnects_before_its_turn_stops_waiting(authority: Authority, run: Any) -> None:
     async def story() -> None:
         turns = HeldTurns()
         async with serving(authority, turns=turns) as subject:
@@ -458,7 +458,7 @@ ALERTS = {"bad certificate": 42, "certificate unknown": 46}
 
 
 @pytest.mark.parametrize("alert", ALERTS.values(), ids=ALERTS)
-def test_a_client_that_refuses_our_certificate_is_told_with_what_it_may_lack(
+def test_a_client_that_rejects_our_certificate_is_logged_with_what_it_may_lack(
     authority: Authority, run: Any, alert: int
 ) -> None:
     """OpenSSL's message does not say whose certificate is meant; Java has one alert for an untrusted certificate and a
@@ -522,7 +522,7 @@ def test_after_an_accept_that_failed_there_is_a_pause(
     run(story())
 
 
-def test_what_has_run_out_is_told_once_a_minute_with_the_way_out(
+def test_an_expired_certificate_is_logged_once_a_minute_with_advice(
     authority: Authority, run: Any, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """However often an accept fails."""

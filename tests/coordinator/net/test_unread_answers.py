@@ -24,7 +24,7 @@ def stuck(subject: Running) -> int:
     return sum(each.unread_since_ms is not None for each in subject.server._listening.connections)
 
 
-async def test_who_does_not_read_its_answers_is_cut_off() -> None:
+async def test_a_client_that_does_not_read_its_responses_is_disconnected() -> None:
     """A client that reads in time gets all of them, and others are not affected."""
     async with running(unread_answers_max_ms=10_000) as subject:
         unread = await owed(subject)
@@ -50,7 +50,7 @@ async def test_who_does_not_read_its_answers_is_cut_off() -> None:
         assert subject.metrics.connections == 2
 
 
-async def test_who_was_told_to_go_and_does_not_read_is_cut_off() -> None:
+async def test_a_draining_client_that_does_not_read_is_disconnected() -> None:
     """Closing an idle connection waits for the client to read, but with a limit."""
     async with running(connections_max_idle_ms=10_000, unread_answers_max_ms=1_000_000) as subject:
         client = await owed(subject)
@@ -69,7 +69,7 @@ async def test_who_was_told_to_go_and_does_not_read_is_cut_off() -> None:
         client.writer.close()
 
 
-async def test_who_does_not_read_holds_up_no_end() -> None:
+async def test_a_client_that_does_not_read_does_not_delay_shutdown() -> None:
     async with running() as subject:
         client = await owed(subject)
         closing = asyncio.create_task(subject.server._listening.close(within_s=0.05))

@@ -59,7 +59,7 @@ def pipe() -> Iterator[Pipe]:
         yield pipe
 
 
-def test_who_writes_a_line_does_not_wait_for_its_reader(pipe: Pipe) -> None:
+def test_writing_a_log_line_does_not_wait_for_the_reader(pipe: Pipe) -> None:
     """Lines that find the queue full are counted, and the count is reported once there is room; others are written in
     order.
     """
@@ -78,7 +78,7 @@ def test_who_writes_a_line_does_not_wait_for_its_reader(pipe: Pipe) -> None:
     assert [sample.value for sample in dropped.samples] == [15]
 
 
-def test_a_reader_that_has_gone_is_no_error(pipe: Pipe) -> None:
+def test_a_closed_reader_is_not_an_error(pipe: Pipe) -> None:
     lines = LogLines(pipe.writing)
     lines.write(LINE)
     pipe.reader_goes()
@@ -92,7 +92,7 @@ def stalled(pipe: Pipe) -> None:
 
 
 @pytest.mark.parametrize("trouble", [stalled, Pipe.reader_goes])
-async def test_a_process_whose_log_nobody_reads_serves_and_ends(
+async def test_a_process_with_an_unread_log_serves_and_ends(
     tmp_path: Path, pipe: Pipe, trouble: Callable[[Pipe], None]
 ) -> None:
     """From its first line on: it gets ready, responds, and stops on SIGTERM with exit code 0."""

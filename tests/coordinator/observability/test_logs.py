@@ -40,7 +40,7 @@ def test_a_flood_of_one_kind_is_few_lines_and_the_next_has_the_others() -> None:
     assert log.written(2, **closed) == [closed | {"others_since": FLOOD - 10}, closed]
 
 
-def test_another_kind_is_told_of_meanwhile() -> None:
+def test_another_kind_is_logged_meanwhile() -> None:
     """Another error is another kind; lines that clients cannot cause are never dropped."""
     log = Log()
     log.written(FLOOD, event="a request failed", fault="failed-request")
@@ -104,7 +104,7 @@ def said_by_libraries(form: str) -> list[str]:
     return done.stderr.splitlines()
 
 
-def test_what_libraries_say_is_in_the_form_of_the_log() -> None:
+def test_log_lines_of_libraries_have_the_form_of_the_log() -> None:
     """Few lines of each, and a traceback within its line."""
     lines = [json.loads(line) for line in said_by_libraries("json") if line.startswith("{")]
     warnings = [line for line in lines if line["library"] == "aiokafka.conn"]
@@ -115,7 +115,7 @@ def test_what_libraries_say_is_in_the_form_of_the_log() -> None:
     assert "KeyError: 'of a library'" in failed["exception"]
 
 
-def test_a_library_may_speak_at_any_level_and_badly_and_goes_on() -> None:
+def test_library_log_lines_of_any_level_or_form_are_accepted() -> None:
     """Unknown levels become the next lower one; lines that cannot be formatted are reported as `logging` does."""
     lines = said_by_libraries("json")
     said = [json.loads(line) for line in lines if '"said"' in line and line.startswith("{")]
@@ -162,7 +162,7 @@ def said_uncaught(form: str) -> list[str]:
     return done.stderr.splitlines()
 
 
-def test_what_python_itself_says_is_json_too() -> None:
+def test_pythons_own_messages_are_json_too() -> None:
     """Uncaught errors of any thread, errors in destructors, warnings, and the reason why the process exits."""
     lines = [json.loads(line) for line in said_uncaught("json")]
     told = [line.get("exception", "").splitlines()[-1:] for line in lines if "exception" in line]
@@ -174,5 +174,5 @@ def test_what_python_itself_says_is_json_too() -> None:
     assert (last["reason"], last["exit_code"], last["level"]) == ("no log", 2, "error")
 
 
-def test_people_are_told_by_python_as_ever() -> None:
+def test_on_a_terminal_python_prints_as_usual() -> None:
     assert "Traceback (most recent call last):" in said_uncaught("console")

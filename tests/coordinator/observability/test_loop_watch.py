@@ -284,7 +284,7 @@ async def test_a_request_that_holds_the_loop_makes_healthz_fail_and_is_named() -
         assert any("outcome_of" in call for call in line["at"])
 
 
-async def test_what_nobody_noted_is_not_guessed() -> None:
+async def test_an_unrecorded_cause_is_not_guessed() -> None:
     """The running task is named, with its position in the code."""
     released = threading.Event()
     with watched(CollectorRegistry()) as prober, structlog.testing.capture_logs() as told:
@@ -306,7 +306,7 @@ async def test_what_nobody_noted_is_not_guessed() -> None:
     assert (told[0]["event"], told[0]["work"], told[0]["task"]) == ("event loop stalled", "not noted", "a sweep")
 
 
-async def test_a_loop_at_rest_that_has_no_processor_is_not_said_to_be_held(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_an_idle_loop_without_cpu_time_is_not_reported_as_stalled(monkeypatch: pytest.MonkeyPatch) -> None:
     """It does not tick, and no callback runs."""
     monkeypatch.setattr(loop_watch, "TICK_S", WITHIN_S)
     holds = REGISTRY.get_sample_value("muster_loop_holds_total")

@@ -28,7 +28,7 @@ def test_the_page_has_every_metric() -> None:
     assert found.group() == table()
 
 
-def test_every_metric_of_ours_says_what_it_is_and_none_has_the_time_of_its_making() -> None:
+def test_every_own_metric_has_help_and_none_has_a_creation_time() -> None:
     for metric in every_metric():
         assert metric.documentation, metric.name
         assert not [sample.name for sample in metric.samples if sample.name.endswith("_created")]
@@ -46,7 +46,7 @@ def test_heartbeats_beside_the_fast_path_are_counted() -> None:
     assert registry.get_sample_value("muster_fast_heartbeats_total") == 7
 
 
-def test_the_process_says_what_it_is_and_whether_it_is_ready() -> None:
+def test_the_process_reports_its_version_and_readiness() -> None:
     ready = [False]
     registry = CollectorRegistry()
     for collector in process_collectors("sidecar", lambda: ready[0]):

@@ -48,7 +48,7 @@ def status(port: int) -> int:
         connection.close()
 
 
-def test_half_sent_requests_keep_few_threads_and_nobody_out() -> None:
+def test_half_sent_requests_keep_few_threads_and_block_no_others() -> None:
     """Even before any of them reaches its time limit."""
     before = threading.active_count()
     with endpoint() as port, ExitStack() as connections:
@@ -59,7 +59,7 @@ def test_half_sent_requests_keep_few_threads_and_nobody_out() -> None:
             assert threading.active_count() <= before + 1 + CONNECTIONS_MAX
 
 
-def test_who_waits_for_a_file_to_be_free_is_answered_then_and_costs_little_before(
+def test_a_scrape_that_waits_for_a_file_descriptor_is_answered_later_and_costs_little(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """The accepting thread would otherwise retry without a pause, and leave little of the interpreter to the event
@@ -93,7 +93,7 @@ def test_a_request_that_trickles_in_is_ended(capfd: pytest.CaptureFixture[str]) 
     assert capfd.readouterr().err == ""
 
 
-def test_who_comes_when_all_places_are_taken_has_that_of_whoever_came_first() -> None:
+def test_a_new_scrape_takes_the_place_of_the_oldest() -> None:
     """The newest connection replaces the oldest; the others stay, and get their response."""
     with endpoint() as port, ExitStack() as connections:
         first, *others = [connections.enter_context(half_sent(port)) for _ in range(CONNECTIONS_MAX)]
@@ -104,7 +104,7 @@ def test_who_comes_when_all_places_are_taken_has_that_of_whoever_came_first() ->
             assert connection.recv(12) == b"HTTP/1.0 200"
 
 
-def test_a_request_that_meets_a_bug_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_request_that_hits_a_bug_is_logged(monkeypatch: pytest.MonkeyPatch) -> None:
     """With the peer's address. A client that disconnects is not logged."""
 
     def failing(_: WSGIRequestHandler) -> None:

@@ -243,7 +243,7 @@ class Topic:
 
 @settings(max_examples=100, deadline=None, suppress_health_check=list(HealthCheck))
 @given(seed=st.integers(min_value=0, max_value=2**32), steps=st.integers(min_value=1, max_value=STEPS_MAX))
-def test_a_takeover_by_what_was_read_before_says_what_a_whole_reading_says(seed: int, steps: int) -> None:
+def test_a_takeover_from_followed_offsets_equals_a_full_read(seed: int, steps: int) -> None:
     """For any history, wherever the standby is."""
 
     async def run() -> None:
@@ -300,7 +300,7 @@ async def test_a_standby_that_was_not_read_for_long_is_not_used(by: str) -> None
     assert [offset.offset for offset in topic.follower.committed(GROUPS[0]).values()] == [1, 2], gone
 
 
-async def test_where_nothing_was_committed_for_long_a_claim_reads_on() -> None:
+async def test_a_claim_reads_on_after_a_long_time_without_commits() -> None:
     """A process that kept asking for the end offset has missed nothing."""
     topic = await followed(3)
     standby = topic.standby
@@ -327,7 +327,7 @@ async def test_a_reading_that_ends_before_the_fence_record_is_none(*, has_standb
     assert topic.follower.committed(GROUPS[0])["t", 0].offset == 99
 
 
-async def test_a_partition_that_is_given_up_leaves_no_offsets_behind() -> None:
+async def test_a_released_partition_leaves_no_offsets() -> None:
     """Those of other partitions stay; a late write is refused."""
     storage = MemoryStorage(2)
     store = TopicOffsetStore(lambda: MemoryEventLog(storage))

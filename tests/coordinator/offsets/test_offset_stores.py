@@ -65,7 +65,7 @@ class OffsetStoreContract:
     @abstractmethod
     def reopen(self) -> Callable[[], OffsetStore]: ...
 
-    async def test_what_was_committed_is_there(self, reopen: Callable[[], OffsetStore]) -> None:
+    async def test_committed_offsets_are_stored(self, reopen: Callable[[], OffsetStore]) -> None:
         """Each partition has its last commit, complete."""
         store = reopen()
         await claimed(store)
@@ -81,7 +81,7 @@ class OffsetStoreContract:
         assert store.group_ids() == {ORDERS, PAYMENTS}
         await store.close()
 
-    async def test_many_offsets_hold_nobody_up(self, reopen: Callable[[], OffsetStore]) -> None:
+    async def test_many_offsets_do_not_block_others(self, reopen: Callable[[], OffsetStore]) -> None:
         """They are from all groups of a partition, which may have waited for one write."""
         store = reopen()
         await claimed(store)
@@ -193,7 +193,7 @@ class TestTopicOffsetStore(OffsetStoreContract):
     def reopen(self, storage: MemoryStorage) -> Callable[[], OffsetStore]:
         return lambda: TopicOffsetStore(lambda: MemoryEventLog(storage))
 
-    async def test_the_store_of_an_older_process_can_write_no_more(self, storage: MemoryStorage) -> None:
+    async def test_the_store_of_an_older_process_cannot_write(self, storage: MemoryStorage) -> None:
         """A deposed owner's offset never lands after the new owner's."""
         older, newer = [TopicOffsetStore(lambda: MemoryEventLog(storage)) for _ in range(2)]
         await claimed(older)
@@ -214,7 +214,7 @@ class TestTopicOffsetStore(OffsetStoreContract):
         assert first.key == second.key
         assert second.value is None
 
-    async def test_a_record_that_is_no_offset_is_named(self, storage: MemoryStorage) -> None:
+    async def test_a_record_that_is_not_an_offset_is_named(self, storage: MemoryStorage) -> None:
         """With topic and offset; nothing is guessed."""
         log = MemoryEventLog(storage)
         await log.open()
@@ -223,9 +223,7 @@ class TestTopicOffsetStore(OffsetStoreContract):
         with pytest.raises(BrokenRecord, match="partition 0, offset 0: this is no committed offset, in memory: "):
             await claimed(TopicOffsetStore(lambda: log))
 
-    async def test_what_a_stranger_wrote_is_skipped_and_what_it_overwrote_written_again(
-        self, storage: MemoryStorage
-    ) -> None:
+    async def test_foreign_records_are_skipped_and_overwritten_offsets_rewritten(self, storage: MemoryStorage) -> None:
         """A foreign tombstone deletes no offset; ours is rewritten after it, so compaction keeps it."""
         store = TopicOffsetStore(lambda: MemoryEventLog(storage))
         await claimed(store)
@@ -263,7 +261,7 @@ class TestTopicOffsetStore(OffsetStoreContract):
         assert watching() == []
         await store.close()
 
-    async def test_keys_of_strangers_hold_nobody_up_at_a_takeover(self, storage: MemoryStorage) -> None:
+    async def test_foreign_keys_do_not_delay_a_takeover(self, storage: MemoryStorage) -> None:
         """However many: keys that are not ours are not kept, and overwritten offsets are rewritten in batches."""
         store = TopicOffsetStore(lambda: MemoryEventLog(storage))
         await claimed(store)
@@ -283,7 +281,7 @@ class TestTopicOffsetStore(OffsetStoreContract):
         assert max(written.appended) <= REWRITTEN_AT_ONCE
 
     @pytest.mark.parametrize("by", ["the next write", "a renewal"])
-    async def test_what_a_stranger_overwrites_meanwhile_is_written_again(self, storage: MemoryStorage, by: str) -> None:
+    async def test_offsets_overwritten_meanwhile_are_rewritten(self, storage: MemoryStorage, by: str) -> None:
         """The next append shows the gap in the offsets, and the records in between are read."""
         log = MemoryEventLog(storage)
         store = TopicOffsetStore(lambda: log)
@@ -330,7 +328,7 @@ class TestTopicOffsetStore(OffsetStoreContract):
         await store.write([OffsetsChange(group_id=ORDERS, committed=(commit("t", 0, 2),))])
         assert store.committed(ORDERS) == {("t", 0): kept(2)}
 
-    async def test_while_it_is_claimed_again_what_was_known_is_told(self, storage: MemoryStorage) -> None:
+    async def test_known_offsets_are_served_while_the_partition_is_claimed_again(self, storage: MemoryStorage) -> None:
         """Clients are served while a claim is renewed: an offset that seems missing makes a consumer start over."""
 
         class Watched(MemoryEventLog):

@@ -41,7 +41,7 @@ def end(cause: str) -> OwnershipEnd:
     return OwnershipEnd(cause=OwnershipEndCause(cause))
 
 
-def test_who_was_seen_to_be_gone_and_was_removed() -> None:
+def test_a_process_seen_ended_and_removed() -> None:
     """With the process that removed it, the time and the evidence: seen by ourselves, or reported with a decision, any
     number of times.
     """
@@ -59,7 +59,7 @@ def test_who_was_seen_to_be_gone_and_was_removed() -> None:
     assert ourselves.end_of(0, A, OURS) == msgspec.structs.replace(ended, removed_by=OWN)
 
 
-def test_who_has_removed_it_is_told_though_another_one_saw_it_first() -> None:
+def test_the_remover_is_named_though_another_process_saw_the_end_first() -> None:
     """A decision had reported the other process's evidence before the removal was answered."""
     early = msgspec.structs.replace(seen(C), refused_ms=42)
     former = told(sharing(BOTH, {0: 1}))
@@ -72,7 +72,7 @@ def test_who_has_removed_it_is_told_though_another_one_saw_it_first() -> None:
     assert list(former.unreported) == [seen(OWN, removed=True)]
 
 
-def test_who_is_no_member_any_more() -> None:
+def test_a_process_that_is_no_longer_a_member() -> None:
     """No process saw its end; a later process with the same name is another member."""
     before = sharing(BOTH, {0: 1})
     assert told(before, sharing({9: OURS}, {0: 9})).end_of(0, A, OURS) == end("no-member")
@@ -84,7 +84,7 @@ def test_who_is_no_member_any_more() -> None:
     assert told(before, sharing({9: OURS}, {0: 9}, other_gone)).end_of(0, A, OURS) == end("no-member")
 
 
-def test_who_is_still_a_member() -> None:
+def test_a_process_that_is_still_a_member() -> None:
     """Even if a process reported it gone, but it was not removed."""
     former = told(sharing(BOTH, {0: 1}), sharing(BOTH, {}), sharing(BOTH, {0: 9}, seen(C)))
     assert former.end_of(0, A, OURS) == end("still-a-member")
@@ -92,7 +92,7 @@ def test_who_is_still_a_member() -> None:
     assert told(sharing(BOTH, {0: 1}), not_listed).end_of(0, A, OURS) == end("still-a-member")
 
 
-def test_whose_node_id_another_process_has() -> None:
+def test_a_process_whose_node_id_was_taken() -> None:
     """This process, started in its place: its first message is the decision from before; or a third one."""
     mine = member(1, OWN)
     at_first = told(sharing({1: member(1, A)}, {0: 1}))
@@ -109,14 +109,14 @@ def test_whose_node_id_another_process_has() -> None:
     ("number", "process", "says"),
     [(1, A, "another partition"), (0, B, "another owner, by the log"), (0, OWN, "this process itself")],
 )
-def test_what_is_not_known_is_not_told(number: int, process: str, says: str) -> None:
+def test_unknown_ends_are_not_reported(number: int, process: str, says: str) -> None:
     """The log and the decisions have to agree on the process."""
     former = told(sharing(BOTH, {0: 1, 2: 9}), sharing({9: OURS}, {0: 9, 2: 9}))
     assert former.end_of(0, A, OURS) is not None
     assert former.end_of(number, process, OURS) is None, says
 
 
-def test_nothing_is_known_of_a_version_that_does_not_tell_its_name() -> None:
+def test_a_version_without_names_gives_no_end() -> None:
     nameless = msgspec.structs.replace(BOTH[1], process="")
     former = told(sharing({1: nameless, 9: OURS}, {0: 1}), sharing({9: OURS}, {0: 9}))
     assert former.end_of(0, A, OURS) is None
@@ -124,7 +124,7 @@ def test_nothing_is_known_of_a_version_that_does_not_tell_its_name() -> None:
     assert named.end_of(0, A, OURS) == end("still-a-member"), "the leader is a version that does, since"
 
 
-def test_an_end_is_told_until_a_decision_tells_of_it() -> None:
+def test_an_end_is_reported_until_a_decision_contains_it() -> None:
     """The process that has removed it is reported, too."""
     former = told(sharing(BOTH, {0: 1}))
     assert list(former.unreported) == []

@@ -150,7 +150,7 @@ async def test_a_process_that_hangs_up_is_not_gone() -> None:
         assert watched.gone == []
 
 
-async def test_no_answer_is_no_evidence(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_missing_response_is_no_evidence(monkeypatch: pytest.MonkeyPatch) -> None:
     """A network that failed after a connection was made, or a name that no longer resolves: only sessions decide."""
     attempts = 0
 
@@ -187,7 +187,7 @@ async def test_a_process_is_gone_once_in_a_while(refused: list[str], monkeypatch
         await until(lambda: watched.gone == ["m-1", "m-1"])
 
 
-async def test_only_who_shares_is_watched(refused: list[str]) -> None:
+async def test_only_sharing_processes_are_watched(refused: list[str]) -> None:
     """A restarted process is another one: it is identified by its current member id."""
     async with listening() as address, watching(peer_at(address.port)) as watched:
         await until(lambda: address.connections == 1)

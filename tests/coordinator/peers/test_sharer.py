@@ -233,7 +233,7 @@ async def test_a_process_whose_address_refuses_connections_is_removed(bootstrap:
     await second.die()
 
 
-async def test_all_are_told_who_was_seen_to_be_gone_and_who_removed_it(bootstrap: str) -> None:
+async def test_all_processes_learn_the_ended_process_and_its_remover(bootstrap: str) -> None:
     """The process that takes over its partitions knows, even if another one saw it."""
     log = Log()
     async with listening() as address:
@@ -263,7 +263,7 @@ async def test_all_are_told_who_was_seen_to_be_gone_and_who_removed_it(bootstrap
         await each.die()
 
 
-async def test_who_was_taken_for_gone_gets_its_share_again(bootstrap: str) -> None:
+async def test_a_process_wrongly_taken_for_ended_gets_its_share_again(bootstrap: str) -> None:
     """Its address refused connections for a short time while it was running."""
     log = Log()
     async with listening() as address:
@@ -281,7 +281,7 @@ async def test_who_was_taken_for_gone_gets_its_share_again(bootstrap: str) -> No
     await second.die()
 
 
-async def test_who_was_started_again_is_not_removed(bootstrap: str) -> None:
+async def test_a_restarted_process_is_not_removed(bootstrap: str) -> None:
     """It has another member id, and the others are informed."""
     log = Log()
     first, second = Process(log, bootstrap, 1), Process(log, bootstrap, 2)
@@ -304,7 +304,7 @@ async def test_who_was_started_again_is_not_removed(bootstrap: str) -> None:
     await second.die()
 
 
-async def test_who_comes_back_within_its_session_owns_what_it_owned(bootstrap: str) -> None:
+async def test_a_process_that_returns_within_its_session_owns_the_same_partitions(bootstrap: str) -> None:
     """At another address, and the others are informed."""
     log = Log()
     first, second = Process(log, bootstrap, 1), Process(log, bootstrap, 2)
@@ -323,7 +323,7 @@ async def test_who_comes_back_within_its_session_owns_what_it_owned(bootstrap: s
     await second.die()
 
 
-async def test_who_only_forwards_knows_the_owners_and_owns_nothing(bootstrap: str) -> None:
+async def test_a_forwarding_process_knows_the_owners_and_owns_nothing(bootstrap: str) -> None:
     """Even if it is the first; it watches no process, and no partition moves when it leaves."""
     log = Log()
     frontend = Process(log, bootstrap, 9, is_frontend=True)
@@ -344,7 +344,7 @@ async def test_who_only_forwards_knows_the_owners_and_owns_nothing(bootstrap: st
     await second.die()
 
 
-async def test_who_expects_a_rebalance_takes_part_at_once() -> None:
+async def test_a_process_that_expects_a_rebalance_joins_at_once() -> None:
     """Its next heartbeat would be in a minute and a half, and the others would wait for it."""
     log = Log()
     with running_muster(log="memory:", config=TEST_CONFIG) as coordinator:
@@ -357,7 +357,7 @@ async def test_who_expects_a_rebalance_takes_part_at_once() -> None:
         await frontend.die()
 
 
-async def test_who_was_deposed_asks_again(bootstrap: str) -> None:
+async def test_a_deposed_process_rejoins(bootstrap: str) -> None:
     """It gets the partition again, since no group member has it."""
     log = Log()
     only = Process(log, bootstrap, 1)
@@ -369,7 +369,7 @@ async def test_who_was_deposed_asks_again(bootstrap: str) -> None:
     await only.die()
 
 
-async def test_who_is_alone_stops_at_once(bootstrap: str) -> None:
+async def test_a_lone_process_stops_at_once(bootstrap: str) -> None:
     """There is no process that clients could be sent to."""
     only = Process(Log(), bootstrap, 1)
     await shared(only)
@@ -378,7 +378,7 @@ async def test_who_is_alone_stops_at_once(bootstrap: str) -> None:
     assert asyncio.get_running_loop().time() - began_s < CLIENTS_REDIRECTED_S
 
 
-async def test_while_the_coordinator_is_away_nothing_changes(coordinator: MusterProcess) -> None:
+async def test_without_the_coordinator_nothing_changes(coordinator: MusterProcess) -> None:
     """The log has the reason, and sharing resumes when it is back, even if it has forgotten the group."""
     log = Log()
     first, second = Process(log, coordinator.bootstrap, 1), Process(log, coordinator.bootstrap, 2)
@@ -395,9 +395,7 @@ async def test_while_the_coordinator_is_away_nothing_changes(coordinator: Muster
     await second.die()
 
 
-async def test_a_process_that_cannot_join_yet_does_not_say_that_it_serves(
-    bootstrap: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_process_that_cannot_join_yet_is_not_ready(bootstrap: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """As at the first start in a cluster, whose brokers have no coordinator for a new group in the first second."""
 
     async def unavailable(*_: object, **__: object) -> None:
@@ -414,7 +412,7 @@ async def test_a_process_that_cannot_join_yet_does_not_say_that_it_serves(
     await only.die()
 
 
-async def test_who_may_not_read_the_group_serves_on_and_says_what_is_missing(
+async def test_a_process_without_read_permission_serves_on_and_logs_what_is_missing(
     bootstrap: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """An ACL was removed, and is restored: nothing changes in between. However often that happens, there are two log
@@ -457,7 +455,7 @@ async def test_a_second_process_of_one_node_id_ends_the_first(bootstrap: str) ->
     await second.die()
 
 
-async def test_who_is_not_of_this_log_is_kept_out(bootstrap: str) -> None:
+async def test_a_process_of_another_log_is_refused(bootstrap: str) -> None:
     """A process of another log, and a client that joined the group first."""
     log = Log()
     first = Process(log, bootstrap, 1)
@@ -576,7 +574,7 @@ async def test_a_member_that_is_not_understood_gets_nothing(
     await second.die()
 
 
-async def test_who_starts_among_processes_of_another_level_ends(bootstrap: str) -> None:
+async def test_a_process_of_another_level_than_the_others_ends(bootstrap: str) -> None:
     """It cannot know which partitions are its own."""
     newer = await Stranger.at(bootstrap, OF_ANOTHER_LEVEL)
     await newer.join()
@@ -590,7 +588,7 @@ async def test_who_starts_among_processes_of_another_level_ends(bootstrap: str) 
 
 
 @pytest.mark.parametrize("is_frontend", [False, True])
-async def test_who_starts_in_front_of_another_cluster_than_the_others_ends(bootstrap: str, is_frontend: bool) -> None:
+async def test_a_process_in_front_of_another_cluster_than_the_others_ends(bootstrap: str, is_frontend: bool) -> None:
     """Groups of the same names are different groups there: it would own theirs, and they its own."""
     log = Log()
     first = Process(log, bootstrap, 1, upstream="one")
@@ -614,7 +612,7 @@ async def test_who_starts_in_front_of_another_cluster_than_the_others_ends(boots
     await second.die()
 
 
-async def test_what_a_stranger_decides_changes_nothing(bootstrap: str) -> None:
+async def test_decisions_of_a_foreign_leader_change_nothing(bootstrap: str) -> None:
     """If it leads the group that is logged, and waiting processes get their share when it has left."""
     stranger = await Stranger.at(bootstrap, b"")
     await stranger.join()
@@ -636,7 +634,7 @@ async def test_what_a_stranger_decides_changes_nothing(bootstrap: str) -> None:
     ("protocol", "trouble"),
     [("log-1", "a message of level 2"), ("log-2", "a foreign client is in consumer group owners")],
 )
-async def test_who_has_taken_part_serves_on_while_others_have_the_group(
+async def test_a_former_member_serves_on_while_others_have_the_group(
     coordinator: MusterProcess, monkeypatch: pytest.MonkeyPatch, protocol: str, trouble: str
 ) -> None:
     """It was out of the group for a moment, as after a pause longer than its session."""

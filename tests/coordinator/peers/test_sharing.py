@@ -32,7 +32,7 @@ def candidate(node_id: int, **owned: int) -> Candidate:
     return Candidate(node=node(node_id), owned={int(name[1:]): epoch for name, epoch in owned.items()})
 
 
-def test_who_only_forwards_owns_nothing_and_is_no_node() -> None:
+def test_a_forwarding_process_owns_nothing_and_is_not_a_node() -> None:
     """It is a member all the same, so that it learns the owners; partitions that it still has move in two steps as
     usual.
     """
@@ -46,7 +46,7 @@ def test_who_only_forwards_owns_nothing_and_is_no_node() -> None:
     ("theirs", "ours", "is_refused"),
     [("one", "two", True), ("one", "one", False), ("", "two", False), ("one", "", False)],
 )
-def test_who_is_in_front_of_another_cluster_is_refused(theirs: str, ours: str, is_refused: bool) -> None:
+def test_a_process_in_front_of_another_cluster_is_refused(theirs: str, ours: str, is_refused: bool) -> None:
     """Versions that did not send the cluster's id are accepted: they are upgraded one by one."""
     for message in (
         msgspec.structs.replace(candidate(1), upstream=theirs),
@@ -95,7 +95,7 @@ class Processes:
 
 
 @given(st.integers(1, 24), st.lists(NODES, min_size=1, max_size=5))
-def test_all_are_owned_evenly_and_no_more_move_than_must(partitions: int, crews: list[set[int]]) -> None:
+def test_all_partitions_are_owned_evenly_with_minimal_movement(partitions: int, crews: list[set[int]]) -> None:
     """Whichever processes join or leave; a partition never has two owners."""
     processes = Processes(partitions)
     for crew in crews:
@@ -110,7 +110,7 @@ def test_all_are_owned_evenly_and_no_more_move_than_must(partitions: int, crews:
         assert moved == sum(max(0, had - least - (place < over)) for place, had in enumerate(most))
 
 
-def test_a_partition_that_moves_is_nobodys_until_its_owner_has_let_go() -> None:
+def test_a_moving_partition_has_no_owner_until_it_is_released() -> None:
     both = [candidate(1, p0=1, p1=2), candidate(2)]
     sharing = share(2, both)
     assert sharing.owners == {0: 1}
@@ -146,14 +146,14 @@ def test_the_names_in_messages_are_those_that_former_versions_read() -> None:
     assert fields == {"level", "nodes", "owners", "seats", "not_understood", "gone", "upstream"}
 
 
-def test_messages_of_a_version_that_tells_less_are_read() -> None:
+def test_messages_of_an_older_version_are_read() -> None:
     """It sends neither its name nor ends, and it ignores unknown fields."""
     told = b'{"level":1,"node":{"node_id":1,"host":"h","port":9093},"owned":{"0":3},"leaves":false,"joins":1}'
     assert candidate_of(told, "muster-log-1") == msgspec.structs.replace(candidate(1, p0=3), joins=1)
     assert candidate_of(told[:-1] + b',"later":[1]}', "muster-log-1") == candidate_of(told, "muster-log-1")
 
 
-def test_of_what_members_saw_of_an_end_the_best_is_told() -> None:
+def test_the_best_evidence_of_an_end_is_reported() -> None:
     """The report of the process that removed it, otherwise of the first that saw it."""
 
     def seen(by: str, refused_ms: int, *, removed: bool = False) -> ObservedEnd:
@@ -184,7 +184,7 @@ def test_of_what_members_saw_of_an_end_the_best_is_told() -> None:
         ),
     ],
 )
-def test_what_is_not_understood_is_refused(metadata: bytes, says: str) -> None:
+def test_unreadable_metadata_is_refused(metadata: bytes, says: str) -> None:
     with pytest.raises(NotUnderstood, match=says):
         candidate_of(metadata, "muster-log-7")
     with pytest.raises(NotUnderstood, match=says):
@@ -192,7 +192,7 @@ def test_what_is_not_understood_is_refused(metadata: bytes, says: str) -> None:
 
 
 @pytest.mark.parametrize("group_instance_id", [None, "", "muster-log-11", "muster-log-2"])
-def test_who_says_it_is_another_node_than_it_is_is_refused(group_instance_id: str | None) -> None:
+def test_a_process_with_a_false_node_id_is_refused(group_instance_id: str | None) -> None:
     """Two members with one node id could not be told apart."""
     with pytest.raises(NotUnderstood, match="it claims to be node 1"):
         candidate_of(encode(candidate(1)), group_instance_id)

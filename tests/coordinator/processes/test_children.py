@@ -37,7 +37,7 @@ def test_each_is_started_as_the_first_was_and_with_a_role_of_its_own() -> None:
     assert second.arguments[second.arguments.index("--node-id") + 1] == "2000001"
 
 
-def test_the_owner_is_reached_by_other_hosts_where_it_was_told(tmp_path: Path) -> None:
+def test_other_hosts_reach_the_owner_at_its_configured_address(tmp_path: Path) -> None:
     """The frontends are not reachable from other hosts."""
     secret = tmp_path / "secret"
     secret.write_text("0123456789abcdef")
@@ -59,7 +59,7 @@ def test_the_owner_is_reached_by_other_hosts_where_it_was_told(tmp_path: Path) -
         ({"share_partitions": True, "node_id": 1}, "--processes 2 with --share-partitions needs --peer-listen and"),
     ],
 )
-def test_what_they_cannot_share_is_refused(flags: dict[str, Any], told: str) -> None:
+def test_options_that_processes_cannot_share_are_refused(flags: dict[str, Any], told: str) -> None:
     assert refused(**flags).splitlines()[0].startswith(told)
 
 

@@ -56,7 +56,7 @@ async def test_an_address_is_the_edges_alone_before_any_of_them_listens(host: st
             frontend.close()
 
 
-async def test_an_address_that_stays_taken_is_somebody_elses(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_an_address_that_stays_in_use_belongs_to_another_program(monkeypatch: pytest.MonkeyPatch) -> None:
     """The supervisor waits for it, as its user may be stopping; also for the owner's address."""
     monkeypatch.setattr(held_addresses, "FREE_WITHIN_S", 0.5)
     with socket.create_server(("127.0.0.1", 0)) as taken:
@@ -68,13 +68,13 @@ async def test_an_address_that_stays_taken_is_somebody_elses(monkeypatch: pytest
         assert await held
 
 
-async def test_a_host_that_is_none_is_told() -> None:
+async def test_an_invalid_host_is_reported() -> None:
     async with holding(of_host("no-such-host.invalid", 1)) as held:
         with pytest.raises(CannotServe, match=r"--listen no-such-host\.invalid:1: "):
             await held
 
 
-async def test_connections_that_were_just_closed_are_in_nobodys_way() -> None:
+async def test_connections_in_time_wait_do_not_block_the_address() -> None:
     """TIME_WAIT connections of a Muster that listened there a moment ago."""
     with socket.create_server(("127.0.0.1", 0)) as alone:
         at = alone.getsockname()

@@ -81,7 +81,7 @@ async def refuses(port: int) -> bool:
     return False
 
 
-async def test_who_connects_while_it_is_dead_is_served_by_its_successor(tmp_path: Path) -> None:
+async def test_a_client_that_connects_during_a_restart_is_served_by_the_successor(tmp_path: Path) -> None:
     """On each of its ports, however long the successor takes."""
     ports = lasting_ports(2)
     async with kept(tmp_path, *ports) as process:
@@ -97,7 +97,7 @@ async def test_who_connects_while_it_is_dead_is_served_by_its_successor(tmp_path
             writer.close()
 
 
-async def test_who_waits_for_long_is_sent_to_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_clients_that_wait_long_are_sent_to_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The address refuses clients until the successor serves."""
     monkeypatch.setattr(socket_store, "QUEUE_WAITS_S", 1.0)
     (port,) = lasting_ports(1)
@@ -113,7 +113,7 @@ async def test_who_waits_for_long_is_sent_to_others(tmp_path: Path, monkeypatch:
         writer.close()
 
 
-async def test_nobody_is_connected_before_it_has_ever_served(tmp_path: Path) -> None:
+async def test_no_client_is_accepted_before_it_has_served(tmp_path: Path) -> None:
     """Clients would wait for a cluster that is unreachable instead of trying other addresses."""
     (port,) = lasting_ports(1)
     async with kept(tmp_path) as process:
@@ -153,7 +153,9 @@ def test_its_sockets_are_no_other_processs(tmp_path: Path) -> None:
         runner.run(scene())
 
 
-async def test_who_ends_again_soon_keeps_nobody_waiting(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_process_that_soon_ends_again_keeps_no_clients_waiting(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Its sockets are closed, and it is restarted after a pause; the log says how it ended."""
     monkeypatch.setattr(running, "RESTART_PAUSE_S", 3_600)
     monkeypatch.setattr(running, "RESTART_PAUSE_MAX_S", 3_600)
@@ -177,7 +179,7 @@ def test_pauses_grow_up_to_half_a_minute() -> None:
     assert pause_before_restart_s(10_000) == 5
 
 
-async def test_what_it_was_given_cannot_be_used(tmp_path: Path) -> None:
+async def test_unusable_settings_end_the_supervisor_before_it_has_served(tmp_path: Path) -> None:
     """The supervisor stops if it has never served; later it counts as one more exit, as when a file is missing for a
     moment.
     """
@@ -194,7 +196,7 @@ async def test_what_it_was_given_cannot_be_used(tmp_path: Path) -> None:
         assert not process.is_unusable
 
 
-async def test_what_it_cannot_use_any_more_while_it_serves_ends_it_for_good(tmp_path: Path) -> None:
+async def test_settings_that_become_unusable_while_serving_end_it(tmp_path: Path) -> None:
     """For example its node id, which another host has: restarted, each would end the other."""
     (port,) = lasting_ports(1)
     async with kept(tmp_path, port) as process:

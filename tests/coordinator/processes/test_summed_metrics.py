@@ -36,7 +36,7 @@ def sampled(summed: SummedMetrics) -> dict[tuple[str, str], float]:
     }
 
 
-def test_counters_and_histograms_add_up_and_of_times_the_largest_is_told() -> None:
+def test_counters_and_histograms_are_summed_and_the_largest_time_is_kept() -> None:
     told = samples([told_by(3, 0.05, 10, 0.2), told_by(4, 0.5, 7, 0.1)])
     assert told["requests_total", "Heartbeat"] == 7
     assert told["append_seconds_bucket", "0.1"] == 1
@@ -72,7 +72,7 @@ def test_alerts_on_gauges_are_right_of_several_processes() -> None:
     assert told["process_open_fds", ""] / told["process_max_fds", ""] == 0.6
 
 
-def test_all_are_not_ready_while_one_of_them_says_nothing() -> None:
+def test_all_are_unready_while_one_process_reports_nothing() -> None:
     """It hangs, or is starting: the others cannot speak for it. The same before any has reported."""
     told = [ChildMetrics("owner", 1, gauges(muster_ready=1)), ChildMetrics("edge-1", 1, gauges(muster_ready=1))]
     for answering, is_ready in ((told, 1), (told[:1], 0), ([], 0)):
@@ -87,17 +87,17 @@ def test_no_gauge_of_muster_is_summed_that_must_not_be() -> None:
     assert (told["muster_standby_partitions", ""], told["muster_standby_partitions_ready", ""]) == (8, 6)
 
 
-def test_of_one_process_all_is_told_as_it_is() -> None:
+def test_metrics_of_one_process_are_unchanged() -> None:
     alone = samples([told_by(3, 0.05, 10, 0.2)])
     assert alone["requests_total", "Heartbeat"] == 3
     assert alone["loop_late_seconds", ""] == 0.2
 
 
-def test_of_none_nothing_is_told() -> None:
+def test_without_processes_there_are_no_metrics() -> None:
     assert samples([]) == {}
 
 
-def test_what_a_process_has_counted_stays_when_it_ends() -> None:
+def test_the_counts_of_a_process_remain_when_it_ends() -> None:
     """A sum never falls, while its successor starts or later; connections and ages only count live processes."""
     told: list[ChildMetrics] = []
     summed = SummedMetrics(lambda: told)

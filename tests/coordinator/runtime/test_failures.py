@@ -48,7 +48,7 @@ class FailingOffsets(MemoryOffsetStore):
         return await super().write(changes)
 
 
-def test_nobody_is_served_before_its_own_fence_record_was_read() -> None:
+def test_no_client_is_served_before_the_fence_record_was_read() -> None:
     """A reading that ends before it, as at a lagging leader, may lack acknowledged events (L6)."""
 
     async def story() -> None:
@@ -75,7 +75,7 @@ def test_nobody_is_served_before_its_own_fence_record_was_read() -> None:
     simulate(story())
 
 
-def test_a_group_made_anew_inherits_no_offsets() -> None:
+def test_a_recreated_group_inherits_no_offsets() -> None:
     """Deleted and committed to at once, with a crash between the events and deleting the former group's offsets."""
 
     async def story() -> None:
@@ -196,7 +196,7 @@ def test_a_bug_in_what_writes_ends_the_process_in_words() -> None:
     simulate(story())
 
 
-def test_an_answer_that_fails_harms_nobody_else() -> None:
+def test_a_failing_response_affects_no_other_client() -> None:
     """A bug when a response is encoded only affects that client."""
 
     async def story() -> None:
@@ -248,7 +248,7 @@ def test_a_ticket_ends_with_what_it_was_given_for() -> None:
     simulate(story())
 
 
-def test_what_is_under_way_is_stored_before_coordinator_stopped() -> None:
+def test_pending_appends_are_stored_before_coordinator_stopped() -> None:
     """Neither the pending append nor what waits for it is lost."""
 
     async def story() -> None:
@@ -353,7 +353,7 @@ def test_a_bug_while_a_partition_is_taken_over_again_ends_the_process() -> None:
 
 
 @pytest.mark.parametrize("is_appending", [True, False])
-def test_a_log_counts_as_unavailable_since_the_append_that_was_given_up_began(*, is_appending: bool) -> None:
+def test_a_log_counts_as_unavailable_since_the_start_of_the_failed_append(*, is_appending: bool) -> None:
     """Or from now on, if no append was pending."""
 
     async def story() -> None:
@@ -372,7 +372,7 @@ def test_a_log_counts_as_unavailable_since_the_append_that_was_given_up_began(*,
     simulate(story())
 
 
-def test_who_goes_without_coordinator_stopped_says_so() -> None:
+def test_stopping_without_coordinator_stopped_is_logged() -> None:
     """In one line: the partitions and the reason, or the number of pending requests at the time-out."""
 
     async def lines_of_stopping(*, is_refused: bool) -> list[tuple[str, object, str | None]]:
@@ -401,7 +401,7 @@ def test_who_goes_without_coordinator_stopped_says_so() -> None:
     simulate(story())
 
 
-def test_every_partition_is_taken_over_later_when_the_log_is_away_at_the_start() -> None:
+def test_every_partition_is_taken_over_later_if_the_log_is_unavailable_at_the_start() -> None:
     """None waits for the first attempt of another, and failed ones are retried."""
 
     async def story() -> None:

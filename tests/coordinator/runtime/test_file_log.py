@@ -203,7 +203,7 @@ def damage_records(path: Path) -> None:
     path.write_bytes(content)
 
 
-async def test_a_file_that_is_moved_away_is_given_up(served: Served, path: Path) -> None:
+async def test_a_moved_file_is_closed(served: Served, path: Path) -> None:
     """Soon, even without a pending write; the error has the path and the way out."""
     watching = watch_file(served.log.file, lost=served.lost.append)
     move(path, path.with_name("elsewhere.db"))

@@ -48,7 +48,7 @@ def counted() -> float:
 
 
 @story
-async def test_strangers_stop_no_start_and_are_named_once() -> None:
+async def test_foreign_records_stop_no_start_and_are_named_once() -> None:
     """All groups are unchanged; the log names the partition's first foreign record, and the metric counts each once."""
     storage, before = MemoryStorage(), counted()
     first = await SimulatedProcess(storage).start()
@@ -72,7 +72,7 @@ async def test_strangers_stop_no_start_and_are_named_once() -> None:
 
 
 @story
-async def test_what_a_stranger_overwrote_is_written_again_at_a_takeover() -> None:
+async def test_records_overwritten_by_a_foreign_writer_are_rewritten_at_a_takeover() -> None:
     """Our record is written again after the foreign tombstone, so compaction keeps it; once, not at each takeover."""
     storage = MemoryStorage()
     first = await SimulatedProcess(storage).start()
@@ -98,7 +98,7 @@ async def test_what_a_stranger_overwrote_is_written_again_at_a_takeover() -> Non
 
 
 @story
-async def test_what_a_stranger_overwrites_meanwhile_is_written_again_with_the_next_append() -> None:
+async def test_records_overwritten_meanwhile_are_rewritten_with_the_next_append() -> None:
     """The append shows the gap in the offsets: the log of a served partition is not read otherwise."""
     storage = MemoryStorage()
     process = await SimulatedProcess(storage).start()
@@ -110,7 +110,7 @@ async def test_what_a_stranger_overwrites_meanwhile_is_written_again_with_the_ne
 
 
 @story
-async def test_a_stranger_that_never_ends_is_answered_once_a_minute() -> None:
+async def test_an_endless_foreign_writer_is_answered_once_a_minute() -> None:
     """However often it writes, it can cause only so many appends of ours."""
     storage = MemoryStorage()
     process = await SimulatedProcess(storage).start()
@@ -132,7 +132,7 @@ async def test_a_stranger_that_never_ends_is_answered_once_a_minute() -> None:
 
 
 @story
-async def test_an_appended_record_that_is_between_two_claims_deposes_nobody() -> None:
+async def test_an_appended_record_between_two_claims_deposes_no_owner() -> None:
     """The renewal only considers owners' records; what the foreign record overwrote is rewritten after it."""
     storage = MemoryStorage()
     process = await SimulatedProcess(storage, claim_renewal_ms=10_000).start()
@@ -147,7 +147,7 @@ async def test_an_appended_record_that_is_between_two_claims_deposes_nobody() ->
 
 
 @story
-async def test_what_a_stranger_overwrites_while_a_claim_is_renewed_is_written_again() -> None:
+async def test_records_overwritten_while_a_claim_is_renewed_are_rewritten() -> None:
     """Between our last append with the former claim and the first with the new one."""
     storage = MemoryStorage()
     process = await SimulatedProcess(storage, claim_renewal_ms=5_000).start()
@@ -184,7 +184,7 @@ class InTens(MemoryEventLog):
 
 
 @pytest.mark.parametrize("limit", ["RECORDS_MAX", "KEYS_MAX"])
-def test_so_much_is_read_and_written_again_at_a_time(limit: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_reads_and_rewrites_are_limited_per_step(limit: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The rest is read a minute later, and not forgotten."""
     monkeypatch.setattr(foreign_records, limit, 20)
 
@@ -213,7 +213,7 @@ def test_so_much_is_read_and_written_again_at_a_time(limit: str, monkeypatch: py
 
 
 @story
-async def test_thousands_of_a_strangers_keys_are_not_written_again_at_once() -> None:
+async def test_thousands_of_foreign_keys_are_not_rewritten_at_once() -> None:
     """Five thousand, and those up to the end of that chunk; a minute later as many again."""
     storage = MemoryStorage(partitions=1)
     append(storage, *(b"%d" % number for number in range(12_000)), partition=0)
@@ -291,7 +291,7 @@ async def test_an_offset_that_cannot_be_read_stops_its_partition_alone() -> None
 
 
 @story
-async def test_a_log_of_a_newer_version_is_no_partition_that_cannot_be_read() -> None:
+async def test_a_log_of_a_newer_version_is_not_an_unreadable_partition() -> None:
     """No partition of it is served."""
     storage = MemoryStorage()
     newer = msgspec.structs.replace(ELECTED, partition=PARTITION, format_level=FORMAT_LEVEL + 1)
@@ -314,7 +314,7 @@ class SlowlyClaimedOffsets(MemoryOffsetStore):
 
 
 @story
-async def test_what_a_stranger_overwrites_while_a_takeover_reads_offsets_is_written_again() -> None:
+async def test_offsets_overwritten_while_a_takeover_reads_them_are_rewritten() -> None:
     storage = MemoryStorage()
     first = await SimulatedProcess(storage).start()
     await first.stable_group("a", "b")

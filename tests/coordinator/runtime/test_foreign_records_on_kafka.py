@@ -103,7 +103,7 @@ async def member(process: ProcessOnKafka) -> JoinGroupOutcome:
     return joined
 
 
-async def test_strangers_disturb_no_owner_and_no_restart(kafka_broker: Broker) -> None:
+async def test_foreign_records_disturb_no_owner_and_no_restart(kafka_broker: Broker) -> None:
     """With foreign keys and with ours, as tombstones too; in the end our records follow theirs."""
     topic = new_topic_name()
     first = await process_on(kafka_broker, topic).start()
@@ -137,7 +137,7 @@ async def test_strangers_disturb_no_owner_and_no_restart(kafka_broker: Broker) -
     await third.stop()
 
 
-async def test_a_log_of_an_earlier_version_goes_on_and_marks_from_there(
+async def test_a_log_of_an_earlier_version_continues_and_marks_from_there(
     kafka_broker: Broker, admin: AIOKafkaAdminClient
 ) -> None:
     """Its records have no mark and count as an owner's; after the first mark, records without one are foreign."""

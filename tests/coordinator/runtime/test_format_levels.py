@@ -119,7 +119,7 @@ def test_an_owner_of_a_log_of_level_3_writes_nothing_that_its_former_owner_canno
         projected_by_level_3(records)
 
 
-def test_what_is_written_at_level_3_gives_the_older_one_the_same_groups(path: Path) -> None:
+def test_records_written_at_level_3_give_the_older_version_the_same_groups(path: Path) -> None:
     """Members, generation, assignments: only the explanations are left out."""
     storage = storage_of(path)
 

@@ -21,7 +21,7 @@ def test_an_append_is_reported_as_slow_before_the_log_gives_it_up() -> None:
     assert slow_appends.CHECK_INTERVAL_S < slow_appends.SLOW_APPEND_S < Timeouts().delivery_timeout_ms / 1_000
 
 
-def test_what_has_failed_is_tried_again_after_a_pause_and_within_a_minute() -> None:
+def test_failed_work_is_retried_after_a_pause_of_at_most_a_minute() -> None:
     """A failed deadline, or the renewal of a claim; partitions lost together share one log line."""
     assert 100 <= command_processor.RETRY_DEADLINE_MS <= 10_000
     assert 1 <= owned_partition.RENEWAL_RETRY_S <= 60

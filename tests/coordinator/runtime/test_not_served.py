@@ -67,7 +67,7 @@ def check_form(outcomes: dict[str, Outcome], error: ErrorCode) -> None:
     assert outcomes["DescribeGroups"] == DescribeGroupOutcome(error=error, state=GroupState.DEAD)
 
 
-def test_while_a_partition_is_read_members_are_told_to_try_again_and_not_disturbed() -> None:
+def test_while_a_partition_is_read_members_retry_undisturbed() -> None:
     """G19 to G22, QK8: 14; but a heartbeat succeeds, and a sync is sent back to join, as 14 would be fatal to
     clients.
     """
@@ -112,7 +112,7 @@ def test_a_partition_is_loaded_soon_for_a_second_after_it_was_assigned(monkeypat
     simulate(story())
 
 
-def test_what_is_wrong_with_a_join_is_told_when_the_partition_is_read() -> None:
+def test_an_invalid_join_is_refused_once_the_partition_is_read() -> None:
     """G15 differs here: the request is not validated before."""
 
     async def story() -> None:
@@ -126,7 +126,7 @@ def test_what_is_wrong_with_a_join_is_told_when_the_partition_is_read() -> None:
     simulate(story())
 
 
-def test_a_process_that_ends_is_not_available_to_anybody() -> None:
+def test_a_stopping_process_is_not_available() -> None:
     """G18: 15 for every API."""
 
     async def story() -> None:
@@ -142,7 +142,7 @@ def test_a_process_that_ends_is_not_available_to_anybody() -> None:
     simulate(story())
 
 
-def test_who_was_deposed_sends_everybody_elsewhere() -> None:
+def test_a_deposed_process_redirects_all_clients() -> None:
     """G23: requests that are waiting when the partition is lost get 16, so clients look up the coordinator again."""
 
     async def story() -> None:

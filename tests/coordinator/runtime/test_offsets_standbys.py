@@ -110,7 +110,7 @@ async def test_a_takeover_reads_of_the_offsets_what_is_new() -> None:
 
 
 @story
-async def test_who_gives_a_partition_up_forgets_its_offsets_and_follows_them() -> None:
+async def test_releasing_a_partition_drops_its_offsets_and_follows_them() -> None:
     """They are in memory once, and taking the partition back reads only new ones, too."""
     owner, standby = await pair()
     before = owner.committed
@@ -131,7 +131,7 @@ async def test_who_gives_a_partition_up_forgets_its_offsets_and_follows_them() -
 
 
 @story
-async def test_who_is_deposed_forgets_the_offsets() -> None:
+async def test_a_deposed_process_drops_the_offsets() -> None:
     """Once it has noticed."""
     owner, standby = await pair()
     await standby.runtime.assign([0])
@@ -181,9 +181,7 @@ async def _unreadable(records: list[StoredRecord], standby: OffsetsPeer) -> None
 
 @pytest.mark.parametrize("happens", [_truncated, _written_anew, _suspended, _unreadable])
 @pytest.mark.parametrize("when", ["followed", "taken over"])
-def test_offsets_that_cannot_be_gone_on_with_are_thrown_away(
-    happens: Callable[[list[StoredRecord], OffsetsPeer], Any], when: str
-) -> None:
+def test_unusable_offsets_are_dropped(happens: Callable[[list[StoredRecord], OffsetsPeer], Any], when: str) -> None:
     """They are read again after a pause, or by a takeover, which reads all of them. The result is that of the topic."""
 
     @story
@@ -214,7 +212,7 @@ def standby_says(peer: OffsetsPeer) -> int:
 
 
 @pytest.mark.parametrize("failing", ["the fence of the offsets", "the reading of the offsets", "the last record"])
-def test_what_was_read_is_kept_for_the_next_attempt(failing: str) -> None:
+def test_read_offsets_are_kept_for_the_next_attempt(failing: str) -> None:
     """A retried takeover reads only new records, wherever it has failed."""
 
     @story
@@ -242,7 +240,7 @@ def test_what_was_read_is_kept_for_the_next_attempt(failing: str) -> None:
 
 
 @story
-async def test_what_a_takeover_has_changed_is_not_kept_for_the_next_attempt() -> None:
+async def test_offsets_changed_by_a_takeover_are_not_kept_for_the_next_attempt() -> None:
     """It created groups that the events lack, which no standby has read; so everything is read again."""
     owner, standby = await pair()
     unknown = OffsetsChange(group_id=GroupId("unknown"), committed=(commit("orders", 0, 5),))

@@ -38,7 +38,7 @@ def observed(name: str, **labels: str) -> tuple[float, float]:
     return count, total
 
 
-def test_each_rebalance_is_one_line_with_its_cause_and_who_it_was() -> None:
+def test_each_rebalance_is_one_line_with_its_cause_and_member() -> None:
     """The first rebalance, one for a member that left, and one for the last member's leave."""
     h = Harness()
     a, b = h.stable_group(h.static("a"), h.static("b"))
@@ -53,7 +53,7 @@ def test_each_rebalance_is_one_line_with_its_cause_and_who_it_was() -> None:
     assert last["took_ms"] == last["join_ms"] + last["sync_ms"] > 0
 
 
-def test_a_group_that_loses_its_last_member_has_a_line_that_says_so() -> None:
+def test_a_group_that_loses_its_last_member_has_a_log_line() -> None:
     h = Harness()
     (a,) = h.stable_group(h.static("a"))
     a.leave()
@@ -61,7 +61,7 @@ def test_a_group_that_loses_its_last_member_has_a_line_that_says_so() -> None:
     assert (last["ended"], last["cause"], "sync_ms" in last) == ("empty", "member-left", False)
 
 
-def test_a_rebalance_that_another_one_ends_is_told_too() -> None:
+def test_a_rebalance_ended_by_another_one_is_logged_too() -> None:
     """Its sync phase never ended: the next member joined before the leader's assignment."""
     h = Harness()
     a = h.static("a")
@@ -101,7 +101,7 @@ def test_how_long_it_took_is_counted_by_phase() -> None:
     simulate(story())
 
 
-def test_one_that_began_under_a_former_owner_says_so_and_has_no_duration() -> None:
+def test_a_rebalance_begun_under_a_former_owner_is_logged_without_a_duration() -> None:
     """Its start is unknown here."""
 
     async def story() -> None:

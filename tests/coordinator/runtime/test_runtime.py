@@ -165,7 +165,7 @@ async def test_the_successor_is_named_by_its_own_record_however_slow_the_log_is(
 
 
 @story
-async def test_who_was_deposed_does_not_complain_that_it_cannot_stop_in_good_order() -> None:
+async def test_a_deposed_process_does_not_complain_about_an_unclean_stop() -> None:
     """The last record in the log is its successor's."""
     storage = MemoryStorage()
     first = await SimulatedProcess(storage).start()
@@ -261,7 +261,7 @@ async def test_a_silent_member_is_expired_after_its_session() -> None:
 
 
 @story
-async def test_after_the_machine_stood_still_nobody_is_expired() -> None:
+async def test_no_member_expires_after_a_machine_pause() -> None:
     """A late timer restarts all sessions in full, and that is recorded."""
     storage = MemoryStorage()
     process = await SimulatedProcess(storage).start()
@@ -280,7 +280,7 @@ async def test_after_the_machine_stood_still_nobody_is_expired() -> None:
 
 
 @story
-async def test_a_dead_member_goes_however_often_the_machine_stands_still() -> None:
+async def test_a_dead_member_expires_despite_repeated_machine_pauses() -> None:
     """At each end of its session, and for long enough that the other members are not to blame."""
     process = await SimulatedProcess(MemoryStorage(partitions=1)).start()
     told = await process.stable_group("a", "b")
@@ -320,7 +320,7 @@ async def test_a_ticket_holds_until_the_group_changes() -> None:
 
 
 @story
-async def test_who_answers_by_a_ticket_is_told_when_it_is_over() -> None:
+async def test_a_ticket_holder_is_notified_of_the_end() -> None:
     """Once, when the group changes in any way or its partition is released; at once if that has happened already."""
     process = await SimulatedProcess(MemoryStorage()).start()
     told = await process.stable_group("a", "b")
@@ -340,7 +340,7 @@ async def test_who_answers_by_a_ticket_is_told_when_it_is_over() -> None:
 
 
 @story
-async def test_a_heartbeat_that_is_told_late_takes_no_time_from_a_session() -> None:
+async def test_a_heartbeat_that_is_reported_late_takes_no_time_from_a_session() -> None:
     """Another process answered it before a later one that is known already."""
     process = await SimulatedProcess(MemoryStorage()).start()
     told = await process.stable_group("a")
@@ -439,7 +439,7 @@ async def test_deleting_a_group_deletes_its_offsets() -> None:
 
 
 @story
-async def test_a_rule_that_fails_harms_nobody_else() -> None:
+async def test_a_failing_rule_affects_no_other_client() -> None:
     """A bug in a rule is UNKNOWN_SERVER_ERROR for its sender, and all others are still served (G24)."""
     process = await SimulatedProcess(MemoryStorage()).start()
     joined = await process.join("a")
@@ -451,7 +451,7 @@ async def test_a_rule_that_fails_harms_nobody_else() -> None:
 
 
 @story
-async def test_a_group_made_anew_has_a_higher_incarnation() -> None:
+async def test_a_recreated_group_has_a_higher_incarnation() -> None:
     """Also when the wall clock stalls: (group, incarnation, seq) stays unique."""
     storage = MemoryStorage()
     process = await SimulatedProcess(storage, settings=GroupSettings(initial_rebalance_delay_ms=0)).start()
@@ -549,7 +549,7 @@ async def test_it_is_known_of_a_join_whether_it_would_be_refused() -> None:
 
 
 @story
-async def test_a_former_owner_that_did_not_stop_in_good_order_is_named_once() -> None:
+async def test_a_former_owner_that_did_not_stop_cleanly_is_named_once() -> None:
     """A clean stop is not logged; a crash of a process with the same name, such as a pod's, is."""
     storage = MemoryStorage(partitions=3)
     for number in range(3):

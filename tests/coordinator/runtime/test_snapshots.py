@@ -113,7 +113,7 @@ def test_a_start_reads_what_is_behind_the_snapshot(tmp_path: Path) -> None:
     run()
 
 
-def test_what_was_saved_is_as_old_as_it_was(tmp_path: Path) -> None:
+def test_the_age_of_a_snapshot_counts_from_the_end_of_the_log(tmp_path: Path) -> None:
     """The age counts from when it was last at the log's end, not from when it was loaded: a standby is discarded by its
     age.
     """
@@ -253,7 +253,7 @@ def test_a_snapshot_older_than_the_logs_own_clock_allows_is_not_used(tmp_path: P
     run()
 
 
-def test_a_partition_is_not_saved_before_what_strangers_overwrote_is_written_again(tmp_path: Path) -> None:
+def test_a_partition_is_saved_only_after_overwritten_records_are_rewritten(tmp_path: Path) -> None:
     """A start from it would not know of the foreign record, and compaction would remove the entity."""
 
     @kept_in(tmp_path)
@@ -287,7 +287,7 @@ def test_a_partition_is_not_saved_before_what_strangers_overwrote_is_written_aga
     run()
 
 
-def test_a_partition_that_is_given_up_meanwhile_is_not_saved(tmp_path: Path) -> None:
+def test_a_partition_released_meanwhile_is_not_saved(tmp_path: Path) -> None:
     """A closed partition has no groups in memory, unlike the log."""
 
     @kept_in(tmp_path)
@@ -343,7 +343,7 @@ def test_a_standby_that_is_taken_while_it_is_saved_is_not_saved(tmp_path: Path) 
     run()
 
 
-def test_a_disk_that_takes_nothing_is_said_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_disk_is_logged_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The groups are served all the same, and the previous snapshot stays intact."""
 
     @kept_in(tmp_path)
@@ -377,7 +377,7 @@ def test_a_folder_is_made_and_tried(tmp_path: Path) -> None:
         SnapshotFolder(folder=tmp_path / "file", interval_ms=1_000).prepare()
 
 
-def test_a_standby_that_was_thrown_away_does_not_begin_with_its_snapshot_again(tmp_path: Path) -> None:
+def test_a_dropped_standby_does_not_reload_its_snapshot(tmp_path: Path) -> None:
     """It would be discarded again for the same reason."""
 
     @kept_in(tmp_path)

@@ -138,7 +138,7 @@ async def test_a_takeover_reads_what_is_new_and_no_history() -> None:
 
 
 @story
-async def test_a_partition_that_is_given_up_is_followed_from_then_on() -> None:
+async def test_a_released_partition_is_followed_from_then_on() -> None:
     """Taking it back only reads what is new."""
     storage = MemoryStorage(2)
     owner, standby = await pair(storage)
@@ -171,7 +171,7 @@ async def test_the_state_of_a_partition_is_there_once() -> None:
 
 
 @story
-async def test_a_takeover_in_the_midst_of_a_first_reading_goes_on_with_it() -> None:
+async def test_a_takeover_during_a_first_read_continues_it() -> None:
     """Nothing is read twice."""
     storage = MemoryStorage(ALONE)
     owner = await Peer(storage).start(0)
@@ -195,7 +195,7 @@ async def test_a_takeover_in_the_midst_of_a_first_reading_goes_on_with_it() -> N
 
 
 @story
-async def test_what_a_takeover_has_begun_to_serve_is_not_continued_from_when_it_is_cancelled() -> None:
+async def test_a_cancelled_takeover_does_not_continue_from_what_it_had_begun_to_serve() -> None:
     """Its groups were the partition's already, which may have changed them: the next takeover reads all of it."""
     storage = MemoryStorage(ALONE)
     owner, standby = await pair(storage)
@@ -248,9 +248,7 @@ async def _unreadable(storage: MemoryStorage, standby: Peer) -> None:
     ],
 )
 @pytest.mark.parametrize("when", ["followed", "taken over"])
-def test_what_cannot_be_gone_on_with_is_thrown_away(
-    happens: Callable[[MemoryStorage, Peer], Any], reason: str, when: str
-) -> None:
+def test_an_unusable_standby_is_dropped(happens: Callable[[MemoryStorage, Peer], Any], reason: str, when: str) -> None:
     """It is read again after a pause, or by a takeover, which reads everything. One line has the reason in both
     cases.
     """
@@ -282,7 +280,7 @@ def test_what_cannot_be_gone_on_with_is_thrown_away(
 
 
 @story
-async def test_who_cannot_read_a_partition_tries_more_and_more_rarely() -> None:
+async def test_a_standby_that_cannot_read_a_partition_backs_off() -> None:
     """A broken record of the partition itself prevents a takeover; until it is repaired there is no standby."""
     storage = MemoryStorage(ALONE)
     ready = encode_key(RecordKey("0", EntityKind.PARTITION, "ready"))
@@ -314,7 +312,7 @@ async def test_the_claims_of_what_is_followed_are_kept_prepared() -> None:
 
 
 @story
-async def test_while_the_log_is_away_a_standby_stays_as_it_is() -> None:
+async def test_while_the_log_is_unavailable_a_standby_is_unchanged() -> None:
     """It reads on from its position, and even a retried takeover only reads what is new."""
     storage = MemoryStorage(ALONE)
     owner, standby = await pair(storage)
@@ -365,7 +363,7 @@ async def test_a_bug_in_a_standby_costs_time_and_nothing_else() -> None:
 
 
 @story
-async def test_who_does_not_stand_by_reads_nothing_of_others() -> None:
+async def test_without_standbys_partitions_of_others_are_not_read() -> None:
     """Standbys are switched off."""
     storage = MemoryStorage(ALONE)
     owner = await Peer(storage).start(0)

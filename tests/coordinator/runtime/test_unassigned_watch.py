@@ -57,7 +57,7 @@ class Stage:
         return lines
 
 
-def test_without_the_config_it_is_told_once_and_nobody_is_asked() -> None:
+def test_without_the_config_it_is_logged_once_and_no_rebalance_requested() -> None:
     """After longer than clients take to notice by themselves."""
     h, _, _ = configured("0")
     stage = Stage(h, orders=9)
@@ -75,7 +75,7 @@ def test_without_the_config_it_is_told_once_and_nobody_is_asked() -> None:
     assert h.events[-1].why.cause.value == "group-configured"
 
 
-def test_with_the_config_the_group_is_asked_once_and_what_is_still_unassigned_is_told() -> None:
+def test_with_the_config_one_rebalance_is_requested_and_the_rest_logged() -> None:
     h, a, b = configured(str(MINUTE_MS))
     stage = Stage(h, orders=8)
     stage.look()
@@ -92,7 +92,7 @@ def test_with_the_config_the_group_is_asked_once_and_what_is_still_unassigned_is
     assert h.state == "Stable"
 
 
-def test_what_is_assigned_again_is_settled_in_the_log() -> None:
+def test_a_reassigned_topic_is_settled_in_the_log() -> None:
     h, a, b = configured(str(MINUTE_MS))
     stage = Stage(h, orders=8)
     stage.look()
@@ -104,7 +104,7 @@ def test_what_is_assigned_again_is_settled_in_the_log() -> None:
     assert stage.watch.unassigned == ()
 
 
-def test_a_rebalance_of_their_own_begins_the_time_anew() -> None:
+def test_a_rebalance_of_the_group_restarts_the_time() -> None:
     """The leader had another chance, and may need its next Metadata."""
     h, a, b = configured(str(MINUTE_MS))
     stage = Stage(h, orders=8)
@@ -131,7 +131,7 @@ def test_the_topics_that_members_subscribe_are_counted_and_unknown_ones_lack_not
     assert h.state == "PreparingRebalance"
 
 
-def test_a_topic_whose_partitions_are_not_known_for_a_while_is_not_settled() -> None:
+def test_a_topic_with_temporarily_unknown_partitions_is_not_settled() -> None:
     """The group was asked for it, and is not asked again when the cluster responds again."""
     h, a, b = configured("1")
     stage = Stage(h, orders=8)
@@ -147,7 +147,7 @@ def test_a_topic_whose_partitions_are_not_known_for_a_while_is_not_settled() -> 
     assert h.state == "Stable"
 
 
-def test_while_muster_will_still_ask_the_way_out_says_so() -> None:
+def test_while_muster_will_still_request_a_rebalance_the_advice_says_so() -> None:
     h, _, _ = configured(str(2 * REPORT_AFTER_MS))
     stage = Stage(h, orders=7)
     stage.look()
@@ -217,7 +217,7 @@ def test_of_many_topics_that_lack_ten_are_named_and_the_others_counted() -> None
     assert stage.look(after_ms=MINUTE_MS) == []
 
 
-def test_of_more_topics_that_lack_than_fit_into_an_event_so_many_are_reported(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unassigned_topics_beyond_the_limit_of_an_event_are_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
     """Members may subscribe to as many as their requests can hold."""
     monkeypatch.setattr(unassigned_watch, "ASKED_MAX", 3)
     topics = [f"topic-{number}" for number in range(5)]
@@ -230,7 +230,7 @@ def test_of_more_topics_that_lack_than_fit_into_an_event_so_many_are_reported(mo
     assert [each.topic for each in stage.watch.unassigned] == topics[:3]
 
 
-def test_the_way_out_is_the_users_if_no_more_topics_can_be_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_advice_is_manual_if_no_more_topics_can_be_requested(monkeypatch: pytest.MonkeyPatch) -> None:
     """Muster asks for no other topic before one of those is assigned."""
     for module in (unassigned, unassigned_watch):
         monkeypatch.setattr(module, "ASKED_MAX", 1)
@@ -248,7 +248,7 @@ def test_the_way_out_is_the_users_if_no_more_topics_can_be_asked_for(monkeypatch
     assert line["way_out"].startswith("muster members rebalance grown")
 
 
-def test_a_topic_that_grows_again_and_again_is_told_and_asked_for() -> None:
+def test_a_topic_that_keeps_growing_is_logged_and_requested() -> None:
     """Its first new partitions have waited for long; otherwise each new count would restart the time."""
     h, _, _ = configured("0")
     stage = Stage(h, orders=7)
@@ -272,7 +272,7 @@ def test_a_topic_that_shrinks_is_a_new_beginning() -> None:
     assert stage.look(after_ms=REPORT_AFTER_MS) == []
 
 
-def test_a_kept_topic_is_asked_for_once_although_its_count_is_known_now_and_then() -> None:
+def test_a_kept_topic_is_requested_once_although_its_count_is_known_only_at_times() -> None:
     """Brokers may be unavailable for a while; the leader assigns it again to the member that does not subscribe it."""
     h, a, b = configured("1000")
     leader, other = (a, b) if a.is_leader else (b, a)
@@ -302,7 +302,7 @@ def test_made_up_topics_in_an_assignment_are_few_in_the_log() -> None:
     assert len(h.live.config.rebalanced_for) == ASKED_MAX
 
 
-def test_other_work_goes_on_while_a_large_group_is_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_other_work_continues_while_a_large_group_is_checked(monkeypatch: pytest.MonkeyPatch) -> None:
     """A slice ends after each of its members, however short slices are."""
     monkeypatch.setattr(slices, "SLICE_S", 0.0)
     topics = [f"topic-{number}" for number in range(2_000)]
@@ -313,7 +313,7 @@ def test_other_work_goes_on_while_a_large_group_is_looked_at(monkeypatch: pytest
     assert turns >= len(members)
 
 
-def test_other_work_goes_on_while_groups_that_are_not_stable_are_passed_over(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_other_work_continues_while_unstable_groups_are_skipped(monkeypatch: pytest.MonkeyPatch) -> None:
     """There may be a million groups that only commit offsets, which are always Empty."""
     monkeypatch.setattr(slices, "SLICE_S", 0.0)
     h, a, b = configured("0")

@@ -6,7 +6,7 @@ import socket
 from muster.coordinator.settings.addresses import why_not_bound
 
 
-def test_what_is_advised_depends_on_whether_the_port_or_the_host_is_to_blame() -> None:
+def test_the_advice_depends_on_whether_the_port_or_the_host_is_invalid() -> None:
     """A missing permission has nothing to do with either."""
     taken = why_not_bound(OSError(errno.EADDRINUSE, "Address already in use"))
     assert taken == "Address already in use; choose another port, 0 takes a free one"

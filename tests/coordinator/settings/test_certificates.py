@@ -57,7 +57,9 @@ def both_ends(authority: Authority, server: Issued, client: Issued) -> tuple[Fil
     return serving, connecting
 
 
-async def test_what_was_renewed_is_shown_from_then_on(authority: Authority, logged: list[dict[str, object]]) -> None:
+async def test_a_renewed_certificate_is_shown_from_then_on(
+    authority: Authority, logged: list[dict[str, object]]
+) -> None:
     serving, connecting = both_ends(authority, authority.issue("server"), authority.issue("client"))
     certificates = Certificates(lambda: (serving, connecting))
     before = serial_shown(serving, connecting)
@@ -89,7 +91,7 @@ async def test_an_authority_more_is_trusted(authority: Authority, tmp_path: Path
     assert None not in serial_shown(serving, stranger)
 
 
-async def test_files_that_are_being_written_change_nothing_and_are_said_once(
+async def test_files_that_are_being_written_change_nothing_and_are_logged_once(
     authority: Authority, logged: list[dict[str, object]]
 ) -> None:
     """Half a file, a key without its certificate, none at all: the old pair is used until both are complete."""
@@ -121,7 +123,7 @@ async def test_files_that_are_being_written_change_nothing_and_are_said_once(
     assert serial_shown(serving, connecting)[0] != before[0]
 
 
-async def test_what_could_not_be_read_is_looked_at_again_soon(
+async def test_an_unreadable_file_is_retried_soon(
     authority: Authority, logged: list[dict[str, object]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A key and its certificate are written one after the other: the next check comes sooner than usual."""
@@ -146,7 +148,7 @@ async def test_what_could_not_be_read_is_looked_at_again_soon(
 
 
 @pytest.mark.timeout(30)
-async def test_a_disk_that_hangs_holds_nobody_up_and_is_said(
+async def test_a_hanging_disk_does_not_block_others_and_is_logged(
     authority: Authority, logged: list[dict[str, object]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Opening a pipe blocks until it is written to; meanwhile the loop runs, and there is no second check."""

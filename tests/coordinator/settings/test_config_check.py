@@ -26,7 +26,7 @@ def given_by(result: Result) -> dict[str, tuple[str, str]]:
     return {each["name"]: (each["value"], each["given_by"]) for each in json.loads(result.stdout)["settings"]}
 
 
-def test_each_setting_is_told_with_its_value_and_what_gave_it(tmp_path: Path) -> None:
+def test_each_setting_is_shown_with_its_value_and_source(tmp_path: Path) -> None:
     """A flag, a variable, the file, or nothing; Kafka's settings by Kafka's name."""
     file = tmp_path / "muster.toml"
     file.write_text('listen = "127.0.0.1:1"\ntopic = ["a:1", "b"]\n[config]\n"group.max.size" = 3\n')
@@ -61,7 +61,7 @@ def test_the_table_has_a_line_for_each_setting() -> None:
     assert line.split() == ["node-id", "7", "--node-id"]
 
 
-def test_everything_that_is_wrong_is_told_at_once_each_in_one_line(tmp_path: Path) -> None:
+def test_all_errors_are_shown_at_once_each_in_one_line(tmp_path: Path) -> None:
     """In flags, `--config`, variables and the file; and contradictions among the usable ones."""
     file = tmp_path / "muster.toml"
     file.write_text('colour = 1\nlistten = 2\nmetrics = "127.0.0.1:9092"\n[config]\n"group.max.sise" = 1\n')
@@ -127,7 +127,7 @@ def test_serve_refuses_with_the_same_lines() -> None:
         ("OTHER", "x", []),
     ],
 )
-def test_a_variable_that_nobody_reads_is_named(variable: str, value: str, found: list[tuple[str, str | None]]) -> None:
+def test_an_unused_variable_is_named(variable: str, value: str, found: list[tuple[str, str | None]]) -> None:
     """But not the variables that Kubernetes sets for services called muster, or muster-nodes."""
     assert sets_nothing({variable: value, "PATH": "/"}, Settings.model_fields) == found
 

@@ -42,7 +42,7 @@ def test_the_defaults_are_kafkas() -> None:
     }
 
 
-def test_the_limits_of_connections_are_the_same_for_whoever_takes_no_settings() -> None:
+def test_the_default_connection_limits_do_not_depend_on_settings() -> None:
     """Except that one principal leaves some for others."""
     limits = load_settings({}, [], None).connection_limits()
     assert limits == ConnectionLimits(connections_per_principal=9_000)
@@ -244,7 +244,7 @@ def test_a_setting_of_something_that_is_not_there_is_named(given: dict[str, Any]
     assert str(raised.value) == said
 
 
-def test_who_shares_partitions_stands_by_unless_that_is_switched_off_or_it_owns_nothing() -> None:
+def test_a_sharing_process_is_a_standby_unless_switched_off_or_it_owns_nothing() -> None:
     """A frontend takes nothing over."""
     sharing = {"share_partitions": True, "node_id": 3, "log": "kafka://kafka:9092/groups"}
     assert not load_settings({}, [], None).stands_by

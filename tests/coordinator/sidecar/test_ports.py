@@ -29,7 +29,7 @@ def test_an_id_beyond_the_range_is_named_with_the_range_and_the_way_out() -> Non
     )
 
 
-def test_who_gave_the_ports_is_named() -> None:
+def test_the_source_of_the_ports_is_named() -> None:
     """The variable, or that they are defaults."""
     named = BrokerPorts(base=9093, base_name="MUSTER_BROKER_BASE_PORT", mapping={1: 9094}, mapping_name="m.toml: map")
     with pytest.raises(NoPort, match="from MUSTER_BROKER_BASE_PORT 9093 on there are ports"):
@@ -45,7 +45,7 @@ def test_who_gave_the_ports_is_named() -> None:
         (BrokerPorts(base=9092, mapping={7: 9093}), "would be at port 9093, which --listener-map gives to node id 7"),
     ],
 )
-def test_a_port_that_is_somebody_elses_is_named(ports: BrokerPorts, said: str) -> None:
+def test_a_port_in_use_is_named(ports: BrokerPorts, said: str) -> None:
     """With its user; the other brokers have theirs."""
     with pytest.raises(
         NoPort, match=r"node id 1 .*choose another --broker-base-port, or --listener-map 1=PORT"

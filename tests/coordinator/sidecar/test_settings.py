@@ -188,7 +188,7 @@ def test_variables_for_other_commands_are_no_contradiction(monkeypatch: pytest.M
         ),
     ],
 )
-def test_what_cannot_be_is_refused(flags: dict[str, Any], said: str) -> None:
+def test_invalid_settings_are_refused(flags: dict[str, Any], said: str) -> None:
     """In one line that names the options."""
     assert said in refused({"upstream": "kafka:9092", **flags})
 
@@ -294,7 +294,7 @@ def test_clients_may_be_served_with_tls(authority: Authority, issued: Issued) ->
         ),
     ],
 )
-def test_what_the_environment_has_given_is_named_by_its_variable(
+def test_values_from_the_environment_are_named_by_their_variable(
     variables: dict[str, str], flags: dict[str, Any], said: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name, value in variables.items():
@@ -302,7 +302,7 @@ def test_what_the_environment_has_given_is_named_by_its_variable(
     assert refused(flags).startswith(said)
 
 
-def test_what_the_file_has_given_is_named_by_its_key(tmp_path: Path) -> None:
+def test_values_from_the_file_are_named_by_their_key(tmp_path: Path) -> None:
     file = tmp_path / "muster.toml"
     file.write_text('[config]\n"group.max.size" = 0\n')
     assert refused({}, file).startswith(f"{file}: group.max.size=0: should be")

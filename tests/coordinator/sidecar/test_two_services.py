@@ -157,7 +157,9 @@ async def test_at_any_time_one_of_them_owns_the_group(clients: list[Client]) -> 
         assert before.until_s <= after.since_s, (before, after)
 
 
-async def test_who_comes_at_once_is_refused_and_told_by_whom(kafka_broker: Broker, clients: list[Client]) -> None:
+async def test_a_client_that_connects_too_early_is_refused_with_the_owner(
+    kafka_broker: Broker, clients: list[Client]
+) -> None:
     """Like a client that connects directly; the log names the other Muster."""
     errors = await asyncio.gather(*(client.take_part() for client in clients))
     assert sorted(errors) == [0, INCONSISTENT_GROUP_PROTOCOL]

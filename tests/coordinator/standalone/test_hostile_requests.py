@@ -45,14 +45,14 @@ async def sent(muster: Serving, content: bytes) -> tuple[bytes, Longest]:
 
 
 @pytest.mark.parametrize(("api_key", "version", "path"), every_array(APIS.values()))
-async def test_four_megabytes_of_the_smallest_entries_hold_nobody_up(api_key: int, version: int, path: Path) -> None:
+async def test_four_megabytes_of_the_smallest_entries_block_no_others(api_key: int, version: int, path: Path) -> None:
     async with serving(cluster=WIDE) as muster:
         _, longest = await sent(muster, four_megabytes(api_key, version, path))
     assert longest.seconds < HELD_S_MAX, longest
 
 
 @pytest.mark.parametrize(("api_key", "version", "path"), smallest_arrays(APIS.values()))
-async def test_as_many_entries_as_are_allowed_hold_nobody_up(api_key: int, version: int, path: Path) -> None:
+async def test_the_allowed_number_of_entries_blocks_no_others(api_key: int, version: int, path: Path) -> None:
     async with serving(cluster=WIDE) as muster:
         answer, longest = await sent(muster, as_many_as_allowed(api_key, version, path))
     is_answered = api_key != PRODUCE  # whose acks are 0 here: it is refused by closing the connection
@@ -61,7 +61,7 @@ async def test_as_many_entries_as_are_allowed_hold_nobody_up(api_key: int, versi
 
 
 @pytest.mark.parametrize("name", requests([]))
-async def test_groups_with_the_longest_ids_hold_nobody_up(name: str) -> None:
+async def test_groups_with_the_longest_ids_block_no_others(name: str) -> None:
     """As many as fit into 8 MB, in each request that names several groups."""
     version, body = requests([f"{n:03}".ljust(STRING_BYTES_MAX, "g") for n in range(250)])[name]
     async with serving() as muster:
@@ -123,7 +123,7 @@ def _delete(muster: Serving) -> int:
     return sum(each["error_code"] == 0 for each in answer["topics"][0]["partitions"])
 
 
-async def test_the_members_of_a_group_that_leave_together_hold_nobody_up() -> None:
+async def test_members_that_leave_together_block_no_others() -> None:
     """An administrator removes 5,000, of which one exists."""
     async with serving() as muster:
         connection = await muster.connect("app")

@@ -17,7 +17,7 @@ INSTANCES = [f"i{number}" for number in range(6)]
 
 
 @pytest.mark.parametrize(("leavers", "state"), [(5, "PreparingRebalance"), (6, "Empty")])
-async def test_members_who_leave_together_make_one_rebalance(
+async def test_members_that_leave_together_make_one_rebalance(
     leavers: int, state: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(leave_group, "MEMBERS_AT_ONCE", 2)

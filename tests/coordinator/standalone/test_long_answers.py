@@ -124,7 +124,7 @@ async def test_an_answer_that_cannot_be_written_gives_back_its_room() -> None:
 
 
 @pytest.mark.parametrize("is_full", [True, False])
-def test_an_answer_that_has_to_wait_holds_no_more_long_entries_than_there_was_room_for(is_full: bool) -> None:
+def test_a_waiting_response_keeps_no_more_long_entries_than_there_was_room_for(is_full: bool) -> None:
     """None, or the one that fills the memory; not as many as with short ones."""
     answer_memory, other = AnswerMemory(0), object()
     answer_memory.take(1)

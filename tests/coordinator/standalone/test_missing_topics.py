@@ -29,7 +29,7 @@ def test_a_topic_that_is_not_declared_is_named_once_a_minute() -> None:
     assert "--topic odrers:PARTITIONS" in told[0]["way_out"]
 
 
-def test_metadata_tells_of_topics_that_are_asked_for_by_name_and_are_not_there() -> None:
+def test_metadata_reports_requested_topics_that_do_not_exist() -> None:
     """An invalid topic name is the client's own mistake; a request for all topics names none."""
     asked: list[tuple[str, str]] = []
     service = new_service(ScriptedGroups(lambda _command: None))

@@ -139,7 +139,7 @@ async def test_nothing_of_a_refused_request_stays_in_memory(refused: bytes) -> N
         assert left - begun < 5 * len(content)
 
 
-async def test_who_wants_to_authenticate_here_is_told_of_with_what_helps() -> None:
+async def test_an_attempt_to_authenticate_is_logged_with_advice() -> None:
     async with running() as subject:
         client = await subject.connect()
         with structlog.testing.capture_logs() as told:
@@ -265,7 +265,7 @@ async def test_a_fetch_that_waits_for_longer_than_a_connection_may_be_idle_is_cl
         assert await client.is_closed()
 
 
-async def test_a_server_that_listens_no_more_leaves_no_timer_behind() -> None:
+async def test_a_closed_server_leaves_no_timer_behind() -> None:
     """Open connections are ended by the shutdown, not for being idle."""
     async with running() as subject:
         assert len(subject.timers.pending) == 1
@@ -288,7 +288,7 @@ async def test_a_client_that_does_not_read_is_not_served_on() -> None:
         assert len(subject.groups.commands) == count
 
 
-async def test_no_more_is_read_than_may_wait_behind_a_parked_request() -> None:
+async def test_reading_behind_a_parked_request_is_bounded() -> None:
     async with running(waiting_bytes_max=10_000) as subject:
         subject.groups.gives_tickets = True
         client = await subject.connect()
@@ -308,7 +308,7 @@ async def test_no_more_is_read_than_may_wait_behind_a_parked_request() -> None:
             await client.reader.readexactly(count * heartbeat_answer_bytes)
 
 
-async def test_what_is_parked_is_answered_before_the_end() -> None:
+async def test_parked_requests_are_answered_before_the_end() -> None:
     async with running() as subject:
         client = await subject.connect()
         client.send("JoinGroup", 3, 5, **JOIN)
@@ -341,7 +341,7 @@ async def test_an_address_that_is_taken_is_an_error() -> None:
             await other.server.start()
 
 
-async def test_what_prometheus_is_told() -> None:
+async def test_prometheus_metrics() -> None:
     async with running() as subject:
         registry = CollectorRegistry()
         registry.register(subject.metrics)

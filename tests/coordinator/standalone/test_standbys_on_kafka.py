@@ -111,7 +111,7 @@ def _ask_all(
 
 
 @pytest.mark.parametrize("stands_by", [True, False])
-def test_who_takes_over_from_a_killed_process_reads_no_history(kafka_broker: Broker, *, stands_by: bool) -> None:
+def test_a_successor_of_a_killed_process_reads_no_history(kafka_broker: Broker, *, stands_by: bool) -> None:
     """It followed its partitions; with standbys switched off it reads everything.
 
     All groups are there, with their last commits.

@@ -58,7 +58,7 @@ def headlines(url: str, group_id: str) -> Sequence[str]:
     return [json.loads(line)["headline"] for line in result.stdout.splitlines()]
 
 
-def test_why_a_killed_process_owns_its_partition_no_more(kafka_broker: Broker) -> None:
+def test_why_a_killed_process_lost_its_partition(kafka_broker: Broker) -> None:
     """It refused connections, and the other one removed it; when it returns, that one hands over cleanly."""
     log = f"kafka://{kafka_broker.bootstrap}/why-{uuid4().hex[:8]}"
     with (

@@ -7,7 +7,7 @@ from muster.events.ids import REMEMBERED_ID_LENGTH_MAX
 from muster.events.kafka.errors import OwnShortage, TryAgain
 
 
-def test_a_coordinator_that_could_not_be_asked_is_looked_up_again() -> None:
+def test_a_coordinator_that_could_not_be_queried_is_looked_up_again() -> None:
     """Even for a reason on our side; then it does not count as an outage of the coordinator."""
     for error, away in ((TryAgain("kafka:9092 hung up"), True), (OwnShortage("no free file"), False)):
         coordinators = GroupCoordinators(lambda: 7)
@@ -17,7 +17,7 @@ def test_a_coordinator_that_could_not_be_asked_is_looked_up_again() -> None:
         assert (coordinators.last_outage("g") is not None) == away
 
 
-def test_who_was_never_found_was_away_since_nobody_knows_when() -> None:
+def test_a_coordinator_that_was_never_found_is_unreachable_since_an_unknown_time() -> None:
     """No broker is remembered for that."""
     coordinators = GroupCoordinators(lambda: 7)
     coordinators.failed("g", TryAgain("kafka:9092 hung up"))
@@ -25,7 +25,7 @@ def test_who_was_never_found_was_away_since_nobody_knows_when() -> None:
     assert not coordinators.heard
 
 
-def test_a_coordinator_that_was_heard_was_away_since_then_at_the_earliest() -> None:
+def test_a_coordinator_is_unreachable_since_its_last_response_at_the_earliest() -> None:
     """Members whose silence started before that were silent on their own."""
     coordinators = GroupCoordinators(lambda: 7)
     coordinators.learn("g", 1)

@@ -101,7 +101,7 @@ def test_another_musters_group_is_named_with_the_way_out() -> None:
 @pytest.mark.parametrize(
     ("protocol_data", "is_there"), [(OURS.protocol_name, True), ("", True), (ANOTHER.protocol_name, False)]
 )
-def test_a_shadow_is_known_by_its_protocol_where_instance_ids_are_not_told(protocol_data: str, is_there: bool) -> None:
+def test_a_shadow_is_recognized_by_its_protocol_if_instance_ids_are_missing(protocol_data: str, is_there: bool) -> None:
     """DescribeGroups below v4 lacks instance ids; a rebalancing group has no protocol."""
     fields = {"protocol_type": "muster", "protocol_data": protocol_data, "members": [MEMBER]}
     group = {"error_code": ErrorCode.none, "group_id": "orders", "group_state": "Stable"}
@@ -163,7 +163,7 @@ async def test_a_group_of_a_newer_type_is_found_where_the_cluster_has_such(
         (None, None),
     ],
 )
-async def test_what_refuses_the_question_keeps_the_group(error: ErrorCode | None, verdict: type | None) -> None:
+async def test_an_error_keeps_the_group(error: ErrorCode | None, verdict: type | None) -> None:
     """If the refusal is Kafka's; otherwise nothing is known of the group."""
 
     async def refuse(*_: Any, **__: Any) -> Any:

@@ -6,7 +6,7 @@ from muster.coordinator.upstream import reachability, retakes, shadow_driver, sh
 from muster.coordinator.upstream.shadow_driver import _pause_s
 
 
-def test_a_question_whether_members_can_be_heard_is_asked_several_times_within_its_limit() -> None:
+def test_reachability_queries_are_repeated_within_their_limit() -> None:
     """A broker that disconnects is asked again on a new connection."""
     assert reachability._TICK_MS < reachability.RETRY_MS
     assert max(reachability.RETRY_MS, reachability.CONNECT_TIMEOUT_MS) * 2 < reachability.ANSWER_TIMEOUT_MS
@@ -19,7 +19,7 @@ def test_a_shadow_is_waited_for_longer_than_a_request_and_less_long_than_a_join_
     assert upstream_link.REQUEST_TIMEOUT_MS < shadows.WAIT_TIMEOUT_MS < shadow_driver.PARKED_TIMEOUT_MS < 60_000
 
 
-def test_a_shadow_is_heard_from_several_times_within_its_session() -> None:
+def test_a_shadow_heartbeats_several_times_within_its_session() -> None:
     """The shortest is a minute."""
     assert shadows.HEARTBEAT_INTERVAL_MS * 5 <= shadows.SESSION_TIMEOUT_MS
     assert shadow_driver.SESSION_MIN_MS == 60_000

@@ -70,7 +70,7 @@ def nobody() -> tuple[str, str]:
 
 
 @pytest.mark.parametrize("text", ["kafka", ":9092", "kafka:", "kafka:x", "kafka:0", "a:1,,b:2"])
-def test_what_is_no_address_is_refused(text: str) -> None:
+def test_invalid_addresses_are_refused(text: str) -> None:
     """With an example of a valid one."""
     with pytest.raises(UpstreamRefused, match="should be HOST:PORT, for example kafka:9092"):
         UpstreamLink(text, give_up=unexpected)
@@ -92,7 +92,7 @@ async def test_a_cluster_that_is_not_there() -> None:
     await link.close()
 
 
-async def test_what_is_no_name_of_a_host_is_refused() -> None:
+async def test_invalid_host_names_are_refused() -> None:
     """The user gets the error, and it is not reported as a bug of Muster."""
     link = UpstreamLink("kafka..example:9092", give_up=unexpected)
     with pytest.raises(UpstreamRefused, match=r"kafka\.\.example:9092: .*label empty"):
@@ -100,7 +100,7 @@ async def test_what_is_no_name_of_a_host_is_refused() -> None:
     await link.close()
 
 
-async def test_somebody_who_never_answers() -> None:
+async def test_a_server_that_never_responds() -> None:
     """The link gives up after the limit."""
     with socket.create_server(("127.0.0.1", 0)) as silent:
         link = UpstreamLink(f"127.0.0.1:{silent.getsockname()[1]}", give_up=unexpected, request_timeout_ms=100)
@@ -123,7 +123,7 @@ async def test_a_broker_that_is_too_old() -> None:
         await link.close()
 
 
-async def test_what_a_broker_does_not_offer_is_not_sent() -> None:
+async def test_unsupported_apis_are_not_sent() -> None:
     """The broker would disconnect."""
     async with fake_broker({**KAFKA_3_2, 12: 3}) as fake:
         link = UpstreamLink(fake.address, give_up=unexpected)
@@ -151,7 +151,7 @@ async def test_an_answer_that_does_not_come_is_lost() -> None:
         assert errors("answer-lost") == lost + 1
 
 
-async def test_a_broker_was_heard_when_what_it_answers_was_asked() -> None:
+async def test_a_broker_was_heard_when_the_answered_request_was_sent() -> None:
     """Not later: its response may have been sent before it hung. A broker that does not respond was not heard."""
     now_ms = 5_000
     async with fake_broker() as fake:
@@ -192,7 +192,7 @@ async def simulated_link(broker: SimulatedBroker) -> AsyncIterator[UpstreamLink]
 
 @pytest.mark.parametrize("error", sorted(COORDINATOR_MOVED), ids=lambda error: error.name)
 @story
-async def test_a_coordinator_that_has_moved_is_asked_for_and_asked_again(error: ErrorCode) -> None:
+async def test_a_coordinator_that_has_moved_is_looked_up_and_queried_again(error: ErrorCode) -> None:
     """Until the new one responds; a caller with no time left gets the error at once."""
     fake = SimulatedBroker(1)
     async with simulated_link(fake) as link:
@@ -206,7 +206,7 @@ async def test_a_coordinator_that_has_moved_is_asked_for_and_asked_again(error: 
 
 
 @story
-async def test_a_coordinator_that_moves_on_and_on_is_asked_for_as_long_as_the_caller_has() -> None:
+async def test_a_coordinator_that_keeps_moving_is_looked_up_until_the_callers_timeout() -> None:
     """More than once a second, and with pauses."""
     fake, clock = SimulatedBroker(1), VirtualClock()
     async with simulated_link(fake) as link:
@@ -218,7 +218,7 @@ async def test_a_coordinator_that_moves_on_and_on_is_asked_for_as_long_as_the_ca
         assert 5 <= fake.asked.count(HEARTBEAT) <= 100
 
 
-async def test_a_question_that_may_have_had_an_effect_is_not_asked_twice() -> None:
+async def test_a_request_that_may_have_had_an_effect_is_not_repeated() -> None:
     async with fake_broker() as fake, link_to(fake.address) as link:
         with pytest.raises(AnswerLost):
             await link.ask_coordinator(
@@ -227,7 +227,7 @@ async def test_a_question_that_may_have_had_an_effect_is_not_asked_twice() -> No
         assert fake.asked.count(HEARTBEAT) == 1
 
 
-async def test_a_question_that_is_refused_is_not_asked_twice() -> None:
+async def test_a_refused_request_is_not_repeated() -> None:
     """It would be refused again, for all of the caller's time."""
     async with fake_broker({**KAFKA_3_2, HEARTBEAT: 3}) as fake:
         link = UpstreamLink(fake.address, give_up=unexpected)
@@ -248,7 +248,7 @@ async def test_an_api_is_offered_in_the_versions_that_the_broker_names() -> None
 
 @pytest.mark.parametrize("presents_certificate", [True, False])
 @pytest.mark.parametrize("reason", ["TLSV13_ALERT_CERTIFICATE_REQUIRED", "WRONG_VERSION_NUMBER"])
-def test_a_broker_that_may_want_a_certificate_is_told_with_where_it_is_given(
+def test_a_broker_that_may_require_a_certificate_is_logged_with_the_option(
     reason: str, presents_certificate: bool
 ) -> None:
     """Unless one is configured already, or the error has another cause."""
@@ -275,7 +275,7 @@ async def test_lanes_do_not_wait_for_each_other() -> None:
         assert isinstance(answer, AnswerLost), "they ended when the link was closed"
 
 
-async def test_what_cannot_be_opened_is_not_tried_at_each_question() -> None:
+async def test_an_unopenable_connection_is_not_retried_for_each_request() -> None:
     """A thousand groups that ask at once cause a few attempts."""
     async with fake_broker() as fake, link_to(fake.address) as link:
         fake.hangs_up = True
@@ -319,7 +319,7 @@ async def test_addresses_that_brokers_have_left_are_forgotten() -> None:
 
 
 @pytest.mark.broker
-async def test_the_first_address_may_be_nobodys(kafka_broker: Broker) -> None:
+async def test_the_first_address_may_be_unused(kafka_broker: Broker) -> None:
     """The next one is used."""
     async with link_to(f"{nobody()[0]},{kafka_broker.bootstrap}") as link:
         assert link.brokers() == {1: ("127.0.0.1", int(kafka_broker.bootstrap.rpartition(":")[2]))}
@@ -345,7 +345,7 @@ async def test_a_broker_that_is_not_there(kafka_broker: Broker) -> None:
 
 
 @pytest.mark.broker
-async def test_a_lost_answer_is_not_asked_for_twice(kafka_broker: Broker) -> None:
+async def test_a_request_with_a_lost_response_is_not_repeated(kafka_broker: Broker) -> None:
     """It may have changed something; the coordinator is looked up again."""
     proxy = BrokerProxy(kafka_broker.bootstrap)
     await proxy.start()
@@ -361,7 +361,7 @@ async def test_a_lost_answer_is_not_asked_for_twice(kafka_broker: Broker) -> Non
 
 
 @pytest.mark.broker
-async def test_after_closing_nothing_is_asked(kafka_broker: Broker) -> None:
+async def test_nothing_is_sent_after_closing(kafka_broker: Broker) -> None:
     """Neither on an open connection, nor on a new one."""
     async with link_to(kafka_broker.bootstrap) as link:
         await link.ask(1, heartbeat("g"), HeartbeatResponse)

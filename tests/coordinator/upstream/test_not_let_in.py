@@ -71,7 +71,7 @@ async def test_the_cluster_is_found_by_the_others(tmp_path: Path) -> None:
         assert told == [f"the certificate of the broker at {at.bad.address}: {why}"]
 
 
-async def test_who_coordinates_a_group_is_told_by_the_others(tmp_path: Path) -> None:
+async def test_other_brokers_name_the_coordinator_of_a_group(tmp_path: Path) -> None:
     """Even if the bad one is asked first."""
     async with stage(tmp_path) as at:
         at.well.others_at = [at.bad.address]
@@ -123,7 +123,7 @@ async def test_the_log_is_waited_for_while_one_broker_is_not_there(tmp_path: Pat
             await link.close()
 
 
-async def test_somebody_who_fails_at_scram_refuses_us() -> None:
+async def test_a_server_that_fails_at_scram_refuses_us() -> None:
     """A wrong secret, or an impostor: one log line each for the log's link and the sidecar's own."""
     user = {"sasl.mechanism": "SCRAM-SHA-256", "sasl.username": "muster", "sasl.password": "secret"}
     properties = {"security.protocol": "SASL_PLAINTEXT", **user}

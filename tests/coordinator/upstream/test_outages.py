@@ -56,7 +56,7 @@ async def ask_for(link: UpstreamLink, *groups: str) -> None:
 
 
 @story
-async def test_a_shadow_waits_for_a_cluster_that_is_away_for_hours() -> None:
+async def test_a_shadow_waits_for_a_cluster_unreachable_for_hours() -> None:
     """After any number of attempts: the 1,024th, after 25 minutes, used to end the process."""
     broker = SimulatedBroker(1)
     async with linked(broker) as link:
@@ -72,7 +72,7 @@ async def test_a_shadow_waits_for_a_cluster_that_is_away_for_hours() -> None:
 
 
 @story
-async def test_a_cluster_that_is_away_is_told_of_each_minute_and_its_return_at_once() -> None:
+async def test_an_unreachable_cluster_is_logged_each_minute_and_its_return_at_once() -> None:
     """/readyz has the duration."""
     broker = SimulatedBroker(1)
     async with linked(broker) as link:
@@ -113,7 +113,7 @@ async def test_the_length_of_an_outage_has_one_start() -> None:
 
 
 @story
-async def test_a_cluster_that_goes_away_is_told_of_at_once() -> None:
+async def test_a_cluster_that_becomes_unreachable_is_logged_at_once() -> None:
     """Without any request: our own connection ends."""
     broker = SimulatedBroker(1)
     async with linked(broker) as link:
@@ -126,7 +126,7 @@ async def test_a_cluster_that_goes_away_is_told_of_at_once() -> None:
 
 
 @story
-async def test_who_was_not_reached_has_the_cluster_asked_at_once() -> None:
+async def test_a_failed_connect_triggers_a_cluster_check_at_once() -> None:
     """A sidecar's client notices it where no connection ends by itself: the network is gone."""
     broker = SimulatedBroker(1)
     for not_reached in (1, None):
@@ -140,7 +140,7 @@ async def test_who_was_not_reached_has_the_cluster_asked_at_once() -> None:
 
 
 @story
-async def test_what_we_have_run_out_of_ourselves_is_no_outage() -> None:
+async def test_exhausted_local_resources_are_not_an_outage() -> None:
     """It is reported as such, and does not delay the expiry of members, since it says nothing about the broker."""
     broker = SimulatedBroker(1)
     async with linked(broker) as link:
@@ -162,7 +162,7 @@ async def test_what_we_have_run_out_of_ourselves_is_no_outage() -> None:
 
 
 @story
-async def test_what_we_have_run_out_of_hides_no_outage() -> None:
+async def test_exhausted_local_resources_hide_no_outage() -> None:
     """One connection could not be opened for lack of a port; the other broker is down."""
     brokers = [SimulatedBroker(1), SimulatedBroker(2)]
     async with linked(*brokers) as link:
@@ -190,7 +190,7 @@ async def _opens_no_more(*_: object, **__: object) -> None:
 
 @pytest.mark.parametrize("fault", [KeyError("api_key"), AssertionError()])
 @story
-async def test_what_aiokafka_stumbles_over_as_it_connects_is_tried_again(fault: Exception) -> None:
+async def test_a_connect_that_fails_in_aiokafka_is_retried(fault: Exception) -> None:
     """The error is logged by name; it used to end the process."""
     broker = SimulatedBroker(1)
     async with linked(broker) as link:
@@ -261,7 +261,7 @@ async def test_a_cluster_is_found_past_a_broker_that_hangs() -> None:
 
 
 @story
-async def test_who_was_silent_is_asked_when_the_others_are_away() -> None:
+async def test_a_silent_broker_is_queried_when_the_others_are_unreachable() -> None:
     """It may be back."""
     first, *others = cluster_of_three()
     async with linked(first) as link:
@@ -275,7 +275,7 @@ async def test_who_was_silent_is_asked_when_the_others_are_away() -> None:
 
 
 @story
-async def test_who_watches_the_brokers_is_told_when_they_have_changed() -> None:
+async def test_a_watcher_of_the_brokers_is_notified_when_they_change() -> None:
     """Not at each check."""
     first, second = SimulatedBroker(1), SimulatedBroker(2)
     async with linked(first) as link:

@@ -79,7 +79,7 @@ async def asking(*brokers: SimulatedBroker) -> AsyncIterator[tuple[UpstreamLink,
 
 
 @story
-async def test_a_coordinator_that_answers_has_heard_the_members() -> None:
+async def test_a_coordinator_that_responds_has_heard_the_members() -> None:
     async with asking(SimulatedBroker(1)) as (_, told):
         began_s = seconds()
         told.ask("g")
@@ -89,7 +89,7 @@ async def test_a_coordinator_that_answers_has_heard_the_members() -> None:
 
 
 @story
-async def test_a_coordinator_that_hangs_is_asked_until_it_answers() -> None:
+async def test_a_hanging_coordinator_is_queried_until_it_responds() -> None:
     """Kafka's next coordinator gives all members a full session; so does Muster when it is back, within 2 s."""
     broker = SimulatedBroker(1)
     async with asking(broker) as (_, told):
@@ -113,7 +113,7 @@ async def test_a_coordinator_that_hangs_is_asked_until_it_answers() -> None:
 
 
 @story
-async def test_a_coordinator_that_hangs_was_away_since_it_was_heard_the_last_time() -> None:
+async def test_a_hanging_coordinator_is_unreachable_since_its_last_response() -> None:
     """Heard by a client or by Muster; when a coordinator started to load its log is unknown."""
     broker = SimulatedBroker(1)
     async with asking(broker) as (link, told):
@@ -143,7 +143,7 @@ async def test_a_coordinator_that_hangs_was_away_since_it_was_heard_the_last_tim
 
 
 @story
-async def test_a_broker_that_no_client_reached_was_away_since_it_was_heard_the_last_time() -> None:
+async def test_a_broker_no_client_reached_is_unreachable_since_its_last_response() -> None:
     """The number of clients that fail to connect does not matter; if it was heard in between, the time is later."""
     broker = SimulatedBroker(1)
     async with asking(broker) as (link, _):
@@ -161,7 +161,7 @@ async def test_a_broker_that_no_client_reached_was_away_since_it_was_heard_the_l
 
 
 @story
-async def test_a_coordinator_that_reads_its_log_has_not_heard_the_members() -> None:
+async def test_a_loading_coordinator_has_not_heard_the_members() -> None:
     """After a move clients get COORDINATOR_LOAD_IN_PROGRESS."""
     broker = SimulatedBroker(1)
     async with asking(broker) as (_, told):
@@ -197,7 +197,7 @@ async def test_a_coordinator_that_answers_clients_meanwhile_hears_them() -> None
 
 
 @story
-async def test_a_coordinator_that_hangs_does_not_hear_those_who_are_sent_what_it_answered_before() -> None:
+async def test_a_hanging_coordinator_does_not_hear_members_that_get_its_earlier_responses() -> None:
     """Its kernel keeps sending earlier responses as long as clients read them."""
     broker = SimulatedBroker(1)
     async with linked(broker) as link:
@@ -227,7 +227,7 @@ class FullBroker(SimulatedBroker):
 
 
 @story
-async def test_a_coordinator_that_takes_no_more_connections_is_asked_on_one_from_before() -> None:
+async def test_a_coordinator_that_accepts_no_connections_is_queried_on_an_existing_one() -> None:
     """Clients share our address: one of them may have all connections that the broker allows for it."""
     broker = FullBroker(1)
     async with linked(broker) as link:
@@ -246,7 +246,7 @@ async def test_a_coordinator_that_takes_no_more_connections_is_asked_on_one_from
 
 
 @story
-async def test_a_coordinator_that_hangs_up_hears_those_whom_it_answers_meanwhile() -> None:
+async def test_a_coordinator_that_disconnects_hears_members_it_answers_meanwhile() -> None:
     """It is full. If it responds to none within the request's time it is unreachable, wherever the connections went."""
     broker = FullBroker(1)
     async with asking(broker) as (link, told):
@@ -266,7 +266,7 @@ async def test_a_coordinator_that_hangs_up_hears_those_whom_it_answers_meanwhile
 
 
 @story
-async def test_a_stall_of_ours_is_no_silence_of_the_coordinator() -> None:
+async def test_our_own_stall_is_no_silence_of_the_coordinator() -> None:
     """A request's time only runs while our loop turns; after that the broker counts as unreachable as usual."""
     broker = SimulatedBroker(1)
     async with asking(broker) as (link, told):
@@ -292,7 +292,7 @@ async def test_a_stall_of_ours_is_no_silence_of_the_coordinator() -> None:
 
 
 @story
-async def test_once_it_is_closed_nobody_is_asked() -> None:
+async def test_nothing_is_queried_after_closing() -> None:
     """No request that could be continued is left either."""
     broker = SimulatedBroker(1)
     async with asking(broker) as (link, told):
@@ -308,7 +308,7 @@ async def test_once_it_is_closed_nobody_is_asked() -> None:
 
 
 @story
-async def test_other_errors_say_nothing_of_the_members() -> None:
+async def test_other_errors_give_no_result_for_the_members() -> None:
     """Muster may lack a permission that the members have."""
     broker = SimulatedBroker(1)
     async with asking(broker) as (_, told):
@@ -347,7 +347,7 @@ async def test_many_groups_are_one_question() -> None:
 
 
 @story
-async def test_a_coordinator_of_thousands_that_hangs_is_asked_about_a_few() -> None:
+async def test_a_hanging_coordinator_of_thousands_of_groups_is_queried_about_a_few() -> None:
     """About one request a second, however many groups wait for it."""
     broker = SimulatedBroker(1)
     async with asking(broker) as (_, told):
@@ -369,7 +369,7 @@ async def test_a_coordinator_of_thousands_that_hangs_is_asked_about_a_few() -> N
 
 
 @story
-async def test_groups_of_a_coordinator_that_is_gone_are_asked_about_at_its_successor() -> None:
+async def test_groups_of_a_lost_coordinator_are_queried_at_its_successor() -> None:
     brokers = cluster_of_three()
     async with asking(*brokers) as (link, told):
         groups = [f"g{number}" for number in range(5 * GROUPS_AT_ONCE)]
@@ -398,7 +398,7 @@ class PartlyLed(SimulatedBroker):
 
 
 @story
-async def test_groups_whose_coordinator_is_not_known_delay_no_others_of_a_broker_that_is_gone() -> None:
+async def test_groups_without_a_known_coordinator_delay_no_others_of_a_lost_broker() -> None:
     """The number of such groups does not matter: it is asked about a few at a time, with a pause only if all of those
     are its own.
     """
@@ -419,7 +419,7 @@ async def test_groups_whose_coordinator_is_not_known_delay_no_others_of_a_broker
 
 
 @story
-async def test_a_coordinator_that_was_away_and_is_back_has_not_heard_the_members_meanwhile() -> None:
+async def test_a_coordinator_that_was_unreachable_and_returned_has_not_heard_the_members_meanwhile() -> None:
     """Noticed by a request for the group, or by a client that could not connect."""
     broker = SimulatedBroker(1)
     async with asking(broker) as (link, told):
@@ -441,7 +441,7 @@ async def test_a_coordinator_that_was_away_and_is_back_has_not_heard_the_members
 
 
 @story
-async def test_a_coordinator_that_has_moved_is_found_and_was_not_away() -> None:
+async def test_a_coordinator_that_has_moved_is_found_and_was_not_unreachable() -> None:
     brokers = cluster_of_three()
     async with asking(*brokers) as (link, told):
         assert await link.coordinator("g") == 1
@@ -454,7 +454,7 @@ async def test_a_coordinator_that_has_moved_is_found_and_was_not_away() -> None:
 
 
 @story
-async def test_a_coordinator_that_says_where_it_is_not_was_not_away() -> None:
+async def test_a_coordinator_that_answers_not_coordinator_was_not_unreachable() -> None:
     """It may have moved; a coordinator that still loads the group was unavailable."""
     broker = SimulatedBroker(1)
     async with linked(broker) as link:
@@ -474,7 +474,7 @@ def _with_error(error: ErrorCode, answer: bytes) -> bytes:
 
 
 @story
-async def test_a_coordinator_that_says_it_is_none_and_is_named_again_is_asked_once_a_second() -> None:
+async def test_a_coordinator_that_denies_it_and_is_named_again_is_queried_once_a_second() -> None:
     """The brokers disagree; neither is asked without a pause."""
     broker = SimulatedBroker(1)
     async with asking(broker) as (_, told):
@@ -523,7 +523,7 @@ def _come_back(*brokers: SimulatedBroker) -> None:
 
 
 @story
-async def test_a_broker_that_answers_about_other_groups_is_asked_again() -> None:
+async def test_a_broker_that_responds_about_other_groups_is_queried_again() -> None:
     """Its response is not used, as if there were none, and the process continues."""
     broker = SimulatedBroker(1)
     async with linked(broker) as link:
@@ -547,7 +547,7 @@ async def test_a_broker_that_answers_about_other_groups_is_asked_again() -> None
 
 
 @story
-async def test_who_asks_of_a_group_again_is_told_alone() -> None:
+async def test_a_repeated_query_of_a_group_is_answered_alone() -> None:
     """A partition that was taken over again has other members to expire than before."""
     broker = SimulatedBroker(1)
     async with linked(broker) as link:
@@ -572,7 +572,7 @@ def _note(told: list[str], who: str, _away: Unheard | None) -> None:
 
 
 @story
-async def test_a_broker_whose_certificate_is_not_trusted_lets_no_member_through() -> None:
+async def test_a_broker_with_an_untrusted_certificate_is_unreachable_for_members() -> None:
     """Clients are relayed to it with the same trust. A refusal of Muster's own credentials says nothing about them."""
     for refusal in (
         BrokerNotTrusted("the certificate of the broker at broker:1: it has expired"),

@@ -37,7 +37,7 @@ class Joins:
         await asyncio.sleep(0.1)
 
 
-def test_those_for_whom_a_commit_waits_come_first() -> None:
+def test_groups_with_waiting_commits_come_first() -> None:
     """The commit may have waited before they were queued, or since; the others keep their order."""
 
     async def story() -> None:
@@ -54,7 +54,7 @@ def test_those_for_whom_a_commit_waits_come_first() -> None:
     simulate(story())
 
 
-def test_who_is_not_wanted_any_more_gives_its_turn_back() -> None:
+def test_a_group_that_is_not_wanted_gives_its_turn_back() -> None:
     """It may have had its turn, or waited for it: the number in flight stays at the limit."""
 
     async def story() -> None:
@@ -69,7 +69,7 @@ def test_who_is_not_wanted_any_more_gives_its_turn_back() -> None:
     simulate(story())
 
 
-def test_who_is_called_and_cancelled_in_one_moment_gives_its_turn_back() -> None:
+def test_a_group_called_and_cancelled_at_once_gives_its_turn_back() -> None:
     """Otherwise there would be one fewer for good."""
 
     async def story() -> None:
@@ -85,7 +85,7 @@ def test_who_is_called_and_cancelled_in_one_moment_gives_its_turn_back() -> None
     simulate(story())
 
 
-def test_nobody_comes_while_partitions_are_taken_over_or_for_a_second() -> None:
+def test_no_turns_are_given_while_partitions_are_taken_over_or_for_a_second() -> None:
     """One of the partitions may be waiting for a broker."""
 
     async def story() -> None:

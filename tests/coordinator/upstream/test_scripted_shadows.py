@@ -129,7 +129,7 @@ def story(run: Callable[[Subject], Awaitable[None]]) -> Callable[[], None]:
 
 
 @story
-async def test_who_takes_a_group_at_once_shares_one_attempt(subject: Subject) -> None:
+async def test_simultaneous_takers_of_a_group_share_one_attempt(subject: Subject) -> None:
     """It returns when the join is sent; from then on the group is ours."""
     subject.upstream.held = {"JoinGroup"}
     takes = [asyncio.create_task(subject.shadows.take(GROUP)) for _ in range(3)]
@@ -148,7 +148,7 @@ async def test_who_takes_a_group_at_once_shares_one_attempt(subject: Subject) ->
 
 
 @story
-async def test_a_group_with_somebody_in_it_is_not_taken(subject: Subject) -> None:
+async def test_a_group_with_members_is_not_taken(subject: Subject) -> None:
     subject.upstream.somebody = True
     assert isinstance(await subject.shadows.take(GROUP), KeptUpstream)
     assert isinstance(await subject.shadows.probe(GROUP), KeptUpstream)
@@ -159,7 +159,7 @@ async def test_a_group_with_somebody_in_it_is_not_taken(subject: Subject) -> Non
 
 
 @story
-async def test_who_got_in_before_the_join_is_told_to_who_took_it(subject: Subject) -> None:
+async def test_members_that_joined_before_the_shadow_are_reported_to_the_taker(subject: Subject) -> None:
     """Once: the group was not ours yet, so it is not lost."""
     subject.upstream.held = {"DescribeGroups"}
     subject.upstream.join_errors = [ErrorCode.inconsistent_group_protocol]
@@ -207,7 +207,7 @@ async def test_a_group_that_was_taken_and_is_refused_later_is_lost(subject: Subj
 
 
 @story
-async def test_a_group_that_was_taken_for_a_join_that_came_to_nothing_is_left(subject: Subject) -> None:
+async def test_a_group_taken_for_a_failed_join_is_left(subject: Subject) -> None:
     """At the time of its first heartbeat."""
     assert await subject.shadows.take(GROUP) is None
     await asyncio.sleep(HEARTBEAT_INTERVAL_MS / 1000)
@@ -233,7 +233,7 @@ async def test_each_generation_is_bumped_and_has_its_identity(subject: Subject) 
 
 
 @story
-async def test_a_generation_is_bumped_again_when_that_is_asked_for(subject: Subject) -> None:
+async def test_a_generation_is_bumped_again_on_request(subject: Subject) -> None:
     """Until then no commits are possible in it."""
     await subject.own()
     before = subject.shadows.commit_identity(GROUP, 1)
@@ -246,7 +246,7 @@ async def test_a_generation_is_bumped_again_when_that_is_asked_for(subject: Subj
 
 
 @story
-async def test_a_shadow_in_a_group_is_heard_at_its_interval(subject: Subject) -> None:
+async def test_a_shadow_in_a_group_heartbeats_at_its_interval(subject: Subject) -> None:
     """Half of it to the whole, depending on the group; it has one timer, whatever else is requested."""
     await subject.own()
     for generation_id in (2, 3, 4):
@@ -289,7 +289,7 @@ async def test_a_shadow_that_is_not_wanted_any_more_leaves(subject: Subject) -> 
 
 
 @story
-async def test_a_shadow_steps_out_for_as_long_as_somebody_wants_it(subject: Subject) -> None:
+async def test_a_shadow_steps_out_for_as_long_as_requested(subject: Subject) -> None:
     """Two callers at once do not disturb each other."""
     await subject.own()
     before = subject.shadows.commit_identity(GROUP, 1)
@@ -341,7 +341,7 @@ async def test_a_shadow_that_is_not_wanted_while_it_is_out_does_not_come_back(su
 
 
 @story
-async def test_who_waits_for_a_join_that_is_not_answered_is_told_when_it_takes_too_long(subject: Subject) -> None:
+async def test_waiting_for_an_unanswered_join_times_out(subject: Subject) -> None:
     subject.upstream.held = {"JoinGroup"}
     subject.wants(1)
     began_s = asyncio.get_running_loop().time()
@@ -351,7 +351,7 @@ async def test_who_waits_for_a_join_that_is_not_answered_is_told_when_it_takes_t
 
 
 @story
-async def test_closing_ends_who_waits_and_leaves_the_shadow_where_it_is(subject: Subject) -> None:
+async def test_closing_ends_waiters_and_leaves_the_shadow_in_place(subject: Subject) -> None:
     """A restart takes it back; later requests are dropped."""
     await subject.own()
     subject.upstream.held = {"JoinGroup"}
@@ -387,7 +387,7 @@ async def test_shadows_of_a_former_process_in_groups_that_need_none_are_removed(
 
 
 @story
-async def test_who_is_not_told_which_groups_have_shadows_says_so(subject: Subject) -> None:
+async def test_unknown_shadow_groups_are_logged(subject: Subject) -> None:
     async def refuse(*_: Any, **__: Any) -> Any:
         raise TryAgain("no broker")
 
@@ -397,7 +397,7 @@ async def test_who_is_not_told_which_groups_have_shadows_says_so(subject: Subjec
 
 
 @story
-async def test_a_bug_of_ours_beside_is_given_up_with(subject: Subject) -> None:
+async def test_a_bug_of_ours_ends_the_waiting_group_too(subject: Subject) -> None:
     """Otherwise the group would wait for its shadow for ever, for an unknown reason."""
     bug, given_up = RuntimeError("a bug"), list[Exception]()
 
@@ -437,7 +437,7 @@ async def test_shadows_that_are_there_and_those_that_are_missing_are_counted(sub
 
 
 @story
-async def test_the_end_says_which_shadows_stay_and_for_how_long(subject: Subject) -> None:
+async def test_the_end_logs_which_shadows_remain_and_for_how_long(subject: Subject) -> None:
     """Nothing if there are none."""
     await subject.own()
     with structlog.testing.capture_logs() as told:

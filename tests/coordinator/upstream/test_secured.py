@@ -57,7 +57,7 @@ def test_without_properties_nothing_is_encrypted() -> None:
     assert UpstreamSecurity.of({"security.protocol": "SSL"}).relay_context() is not None
 
 
-def test_where_the_certificate_is_no_principal_clients_are_relayed_with_ours(tmp_path: Path) -> None:
+def test_without_a_certificate_principal_clients_are_relayed_with_ours(tmp_path: Path) -> None:
     """With SASL_SSL; with SSL they would have our rights."""
     issued = Authority(tmp_path).issue("muster")
     ours = {"ssl.certificate.location": str(issued.certificate), "ssl.key.location": str(issued.key)}
@@ -72,7 +72,7 @@ def test_where_the_certificate_is_no_principal_clients_are_relayed_with_ours(tmp
         assert security.relayed.presents_certificate is is_relayed
 
 
-def test_what_cannot_be_used_is_said(tmp_path: Path) -> None:
+def test_unusable_options_are_reported(tmp_path: Path) -> None:
     """With the option's name, and what it cannot be used for."""
     with pytest.raises(BadSecurity, match=r"--upstream-config: unknown property 'ssl\.ca'; did you mean"):
         UpstreamSecurity.of({"ssl.ca": "x"}, where="--upstream-config")
@@ -91,7 +91,7 @@ async def test_a_password_that_is_wrong(secured: SecuredBroker) -> None:
 
 
 @pytest.mark.broker
-async def test_a_certificate_of_somebody_else(secured: SecuredBroker) -> None:
+async def test_a_certificate_of_an_untrusted_authority(secured: SecuredBroker) -> None:
     """The system's authorities do not trust it."""
     properties = {"security.protocol": "SSL"}
     link = UpstreamLink(secured.address("SSL"), UpstreamSecurity.of(properties), give_up=unexpected)

@@ -49,7 +49,7 @@ async def test_a_group_of_another_service_is_theirs(ours: Process, other: Proces
     assert other.lost == []
 
 
-async def test_nobody_is_moved_out_of_a_group_of_another_service(ours: Process, other: Process) -> None:
+async def test_no_member_is_moved_out_of_a_group_of_another_service(ours: Process, other: Process) -> None:
     """Its only member there is a shadow, not a client that could be asked to join here."""
     group_id = new_group()
     await other.own(group_id)
@@ -93,7 +93,7 @@ async def test_a_group_is_the_other_services_once_it_is_empty(ours: Process, oth
     assert await direct.commit(group_id, identity) == 0
 
 
-async def test_what_a_service_has_left_behind_is_removed_by_its_name(
+async def test_remains_of_a_service_are_removed_by_its_name(
     ours: Process, other: Process, kafka_broker: Broker
 ) -> None:
     """The way out named by the reason."""
@@ -106,7 +106,9 @@ async def test_what_a_service_has_left_behind_is_removed_by_its_name(
     await ours.own(group_id)
 
 
-async def test_an_upgrade_takes_over_what_our_log_says_was_ours(ours: Process, former: Process, direct: Direct) -> None:
+async def test_an_upgrade_takes_over_the_groups_that_our_log_names(
+    ours: Process, former: Process, direct: Direct
+) -> None:
     """The shadow of the earlier version is replaced; if it is still running it notices, and stays away."""
     group_id = new_group()
     before = await former.own(group_id)

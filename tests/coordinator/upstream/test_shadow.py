@@ -91,12 +91,12 @@ def test_of_several_bumps_the_newest_counts() -> None:
     assert commit_identity(shadow, 9) == SECOND
 
 
-def test_the_same_generation_once_more_is_no_bump() -> None:
+def test_the_same_generation_is_no_bump() -> None:
     """The partition reports each change of a group."""
     assert next_action(want(BUMPED, 5)) is None
 
 
-def test_a_lost_join_joins_anew_and_then_once_more() -> None:
+def test_a_lost_join_is_repeated() -> None:
     """S3: a replaced member keeps the generation; if that was used already it has to grow."""
     shadow = on_answer_lost(want(BUMPED, 6), Join("m-1"))
     assert shadow.state is ShadowState.UNSURE
@@ -115,7 +115,7 @@ def test_a_retaken_shadow_is_right_at_once() -> None:
     assert commit_identity(shadow, 7) == REPLACED
 
 
-def test_nobody_wants_it_any_more() -> None:
+def test_an_unwanted_shadow_leaves() -> None:
     """It leaves, and reports nothing from then on."""
     shadow = want(BUMPED, None)
     assert next_action(shadow) == Leave("m-1")
@@ -173,7 +173,7 @@ def test_it_was_removed_or_expired(action: Action) -> None:
 
 
 @pytest.mark.parametrize("error", [ErrorCode.unknown_member_id, ErrorCode.fenced_instance_id])
-def test_it_leaves_where_it_is_no_more(error: ErrorCode) -> None:
+def test_a_shadow_that_is_no_longer_a_member_counts_as_left(error: ErrorCode) -> None:
     """It counts as left, whatever other members are there."""
     shadow = on_error(want(BUMPED, None), Leave("m-1"), error)
     assert isinstance(shadow, Shadow)
@@ -190,7 +190,7 @@ def test_it_leaves_where_it_is_no_more(error: ErrorCode) -> None:
         (ErrorCode.invalid_request, "refuses"),
     ],
 )
-def test_refused_for_good(error: ErrorCode, words: str) -> None:
+def test_a_permanent_refusal(error: ErrorCode, words: str) -> None:
     """The reason is readable, with Kafka's name and number of the error."""
     outcome = on_error(BUMPED, Join("m-1"), error)
     assert isinstance(outcome, ShadowRefused)

@@ -96,12 +96,12 @@ def test_pauses_between_attempts_double_up_to_two_seconds(monkeypatch: pytest.Mo
     assert pauses[:8] == [0.04, 0.08, 0.16, 0.32, 0.64, 1.28, 2.0, 2.0]
 
 
-def test_where_sessions_have_to_be_shorter_half_as_long_is_asked_for() -> None:
+def test_half_the_session_is_requested_if_sessions_must_be_shorter() -> None:
     """Repeatedly, but not below a minute."""
     assert driven(Refuses(ErrorCode.invalid_session_timeout), 12.0).session_timeout_ms == 75_000
 
 
-def test_shadows_that_wait_are_told_of_by_one_of_them() -> None:
+def test_waiting_shadows_are_logged_by_one_of_them() -> None:
     """After the fifth failure, and at most every ten seconds: there may be thousands."""
     driver = ShadowDriver(cast("UpstreamLink", Refuses(None)), ShadowName.of("log"), session_timeout_ms=300_000)
 

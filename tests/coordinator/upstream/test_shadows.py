@@ -35,7 +35,7 @@ async def test_a_group_that_upstream_does_not_know_is_ours(ours: Process, direct
     assert await direct.members(group_id) == [(NAME.group_instance_id, identity.member_id)]
 
 
-async def test_a_group_with_offsets_and_nobody_in_it_is_ours(ours: Process, direct: Direct) -> None:
+async def test_a_group_with_offsets_and_no_members_is_ours(ours: Process, direct: Direct) -> None:
     """Its offsets stay."""
     group_id = new_group()
     assert await direct.commit(group_id, offset=5) == 0
@@ -43,7 +43,7 @@ async def test_a_group_with_offsets_and_nobody_in_it_is_ours(ours: Process, dire
     assert await direct.committed(group_id) == 5
 
 
-async def test_many_who_come_at_once_share_one_attempt(ours: Process) -> None:
+async def test_many_simultaneous_takers_share_one_attempt(ours: Process) -> None:
     """One that gives up does not cancel the others."""
     group_id = new_group()
     takers = [asyncio.create_task(ours.shadows.take(group_id)) for _ in range(5)]
@@ -71,7 +71,7 @@ async def test_a_group_with_a_direct_member_of_the_newer_protocol_is_theirs(ours
     assert without_host(theirs) == "upstream it has 1 member (type consumer), client muster"
 
 
-async def test_who_gets_in_between_is_found_by_the_join(ours: Process, direct: Direct) -> None:
+async def test_a_member_that_joins_in_between_is_found_by_the_join(ours: Process, direct: Direct) -> None:
     """The group is lost, with the reason; the next request finds the member upstream."""
     group_id = new_group()
     await direct.join(group_id)
@@ -97,7 +97,7 @@ async def test_a_share_group_is_theirs(ours: Process, direct: Direct) -> None:
     assert await ours.shadows.take(group_id) == KeptUpstream("upstream it is a group of type share")
 
 
-async def test_who_joins_between_the_question_and_the_join_has_the_group(ours: Process, direct: Direct) -> None:
+async def test_a_member_that_joins_between_the_query_and_the_join_has_the_group(ours: Process, direct: Direct) -> None:
     """The join finds it, and the group is lost after it was taken."""
     group_id = new_group()
     async with AsyncExitStack() as all_lanes:
@@ -191,14 +191,14 @@ async def test_a_group_of_others_need_not_step_out(ours: Process) -> None:
         pass
 
 
-async def test_nothing_is_bumped_where_there_is_no_shadow(ours: Process) -> None:
+async def test_nothing_is_bumped_without_a_shadow(ours: Process) -> None:
     """One clear error, at once."""
     group_id = new_group()
     with pytest.raises(ShadowUnavailable, match=f"group {group_id} has no shadow upstream"):
         await ours.shadows.wait_bumped(group_id, 1)
 
 
-async def test_closing_ends_who_waits_and_leaves_the_shadow_where_it_is(ours: Process, direct: Direct) -> None:
+async def test_closing_ends_waiters_and_leaves_the_shadow_in_place(ours: Process, direct: Direct) -> None:
     """A restart takes it back."""
     group_id = new_group()
     await ours.own(group_id)
@@ -210,7 +210,7 @@ async def test_closing_ends_who_waits_and_leaves_the_shadow_where_it_is(ours: Pr
     assert len(await direct.members(group_id)) == 1
 
 
-async def test_closing_ends_who_is_taking_a_group(ours: Process) -> None:
+async def test_closing_ends_a_pending_take_of_a_group(ours: Process) -> None:
     """It gets the reason."""
     taking = asyncio.create_task(ours.shadows.take(new_group()))
     await asyncio.sleep(0)

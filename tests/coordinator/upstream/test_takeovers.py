@@ -22,7 +22,7 @@ async def watchful(kafka_broker: Broker) -> AsyncIterator[Process]:
         yield started
 
 
-async def test_the_second_process_takes_the_shadow_and_the_first_is_told(
+async def test_the_second_process_takes_the_shadow_and_the_first_is_notified(
     watchful: Process, successor: Process, direct: Direct
 ) -> None:
     """It notices by its next heartbeat at the latest, and does not take the shadow back."""
@@ -77,7 +77,7 @@ async def test_a_shadow_that_an_administrator_removes_comes_back(watchful: Proce
     assert watchful.lost == []
 
 
-async def test_what_a_former_process_left_behind_leaves(ours: Process, successor: Process, direct: Direct) -> None:
+async def test_remaining_shadows_of_a_former_process_leave(ours: Process, successor: Process, direct: Direct) -> None:
     """Except in groups that are not ours, or that we have."""
     stray, held, others = new_group(), new_group(), new_group()
     for group_id in (stray, held, others):
@@ -90,7 +90,7 @@ async def test_what_a_former_process_left_behind_leaves(ours: Process, successor
     assert len(await direct.members(others)) == 1
 
 
-async def test_parked_joins_hold_up_nobody(slow: Process) -> None:
+async def test_parked_joins_block_no_others(slow: Process) -> None:
     """Upstream parks first joins for 3 s; bumps, and the taking of other groups, continue."""
     settled = new_group()
     await slow.own(settled)
@@ -127,7 +127,7 @@ async def test_a_parked_shadow_is_wanted_again(slow: Process, slow_direct: Direc
     assert await slow_direct.commit(group_id, slow.shadows.commit_identity(group_id, 7)) == 0
 
 
-async def test_where_upstream_allows_no_long_sessions_they_are_shorter(slow: Process) -> None:
+async def test_sessions_are_shorter_if_upstream_limits_them(slow: Process) -> None:
     """500 s is the maximum there; half an hour is requested first, then half of that and so on."""
     await asyncio.gather(*(slow.own(new_group()) for _ in range(5)))
     assert slow.shadows._driver.session_timeout_ms == 450_000

@@ -88,7 +88,7 @@ async def _bumped(shadows: Shadows) -> CommitIdentity | None:
     return shadows.commit_identity(GROUP, 1)
 
 
-async def test_a_shadow_in_doubt_is_asked_after_at_once() -> None:
+async def test_a_shadow_in_doubt_is_checked_at_once() -> None:
     """If it is gone, it rejoins: commits need not wait for its next heartbeat, minutes later."""
     upstream: Any = Upstream()
     shadows = Shadows(upstream, NAME, lost=lambda *_: None, give_up=unexpected)
@@ -105,7 +105,7 @@ async def test_a_shadow_in_doubt_is_asked_after_at_once() -> None:
     await shadows.close()
 
 
-async def test_a_shadow_that_is_out_or_not_there_is_not_asked_after() -> None:
+async def test_an_absent_shadow_is_not_checked() -> None:
     upstream: Any = Upstream()
     shadows = Shadows(upstream, NAME, lost=lambda *_: None, give_up=unexpected)
     shadows.heartbeat_soon(GROUP)
@@ -118,7 +118,7 @@ async def test_a_shadow_that_is_out_or_not_there_is_not_asked_after() -> None:
     await shadows.close()
 
 
-async def test_a_join_is_tried_again_when_whoever_was_in_its_way_has_gone() -> None:
+async def test_a_join_is_retried_when_the_blocking_member_has_left() -> None:
     """Upstream is asked about that member; the group is not lost for it."""
     upstream: Any = Upstream()
     upstream.join_errors = [ErrorCode.inconsistent_group_protocol]

@@ -48,7 +48,7 @@ def describing(*groups: DescribedGroup) -> Any:
     return Scripted(*(DescribeGroupsResponse(throttle_time=no_time, groups=(group,)) for group in groups))
 
 
-async def test_members_are_told_with_their_instances_and_hosts() -> None:
+async def test_members_are_listed_with_their_instances_and_hosts() -> None:
     there = described("consumer", "a", None)
     link = describing(there, there)
     members = await upstream_members(link, GROUP, OURS)
@@ -59,7 +59,7 @@ async def test_members_are_told_with_their_instances_and_hosts() -> None:
     assert link.errors == [ErrorCode.none, ErrorCode.none]
 
 
-async def test_a_group_of_our_own_shadow_or_of_nobody_has_none() -> None:
+async def test_a_group_of_our_own_shadow_or_without_members_has_none() -> None:
     for vacant in (described("consumer"), described("muster", OURS.group_instance_id)):
         assert await upstream_members(describing(vacant), GROUP, OURS) == ()
 
@@ -80,7 +80,7 @@ async def test_a_group_that_is_another_ones_by_then_is_not_adopted(then: Describ
         await upstream_members(describing(described("consumer", None), then), GROUP, OURS)
 
 
-async def test_who_may_read_is_told_of_all() -> None:
+async def test_a_client_with_read_permission_sees_all() -> None:
     """If the broker does not send the rights, they are assumed."""
     untold = described("consumer", "a", "b", authorized_operations=-(2**31))
     assert len(await upstream_members(describing(untold, untold), GROUP, OURS)) == 2
@@ -107,7 +107,7 @@ def left(error: ErrorCode = ErrorCode.none, *of_members: ErrorCode) -> LeaveGrou
         ([AnswerLost("lost"), left(ErrorCode.none, ErrorCode.unknown_member_id)], ErrorCode.unknown_member_id),
     ],
 )
-async def test_a_member_is_removed_once_and_what_became_of_it_is_told(answers: list[Any], error: ErrorCode) -> None:
+async def test_a_member_is_removed_once_and_the_result_reported(answers: list[Any], error: ErrorCode) -> None:
     """Once more if the response was lost: it does no harm."""
     link: Any = Scripted(*answers)
     assert await remove_member(link, GROUP, MemberId("m"), GroupInstanceId("a")) is error

@@ -205,7 +205,7 @@ TOOLS: dict[str, tuple[int, dict[str, Any]]] = {
 
 
 @pytest.mark.parametrize("name", TOOLS)
-def test_what_tools_send_is_taken(name: str) -> None:
+def test_requests_of_tools_are_accepted(name: str) -> None:
     version, body = TOOLS[name]
     read(frame(name, version, **body))
 
@@ -256,7 +256,7 @@ def test_offsets_are_fetched_once_for_each_partition(version: int) -> None:
     ]
 
 
-def test_of_a_group_that_is_asked_for_all_and_for_some_all_is_told_once() -> None:
+def test_a_group_requested_in_full_and_in_part_is_returned_once_in_full() -> None:
     some = {"group_id": "g", "topics": [{"name": "orders", "partition_indexes": [1]}]}
     groups = [
         {"member_id": None, "member_epoch": -1, **each} for each in (some, {"group_id": "g", "topics": None}, some)
@@ -298,7 +298,7 @@ def test_an_answer_that_is_longer_than_any_client_reads_is_not_made() -> None:
     assert f"{ANSWER_BYTES_MAX} bytes" in str(answer)
 
 
-async def test_what_is_left_of_a_request_is_not_done_when_its_client_has_gone() -> None:
+async def test_the_rest_of_a_request_is_not_executed_after_its_client_disconnects() -> None:
     groups = ScriptedGroups(described)
     service = new_service(groups)
     service.slices = Slices()

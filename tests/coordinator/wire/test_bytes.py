@@ -183,7 +183,7 @@ def test_apis_that_are_not_offered_close_the_connection(key: int) -> None:
 
 
 @pytest.mark.parametrize("version", [5, 99, 2**15 - 1])
-def test_api_versions_of_an_unknown_version_are_told_in_v0(version: int) -> None:
+def test_api_versions_of_an_unknown_version_are_answered_in_v0(version: int) -> None:
     """A newer client can then ask again (KIP-511, known bug P2)."""
     (answered,) = send(b"\x00\x12" + version.to_bytes(2, "big") + b"\x00\x00\x00\x07anything")
     assert isinstance(answered, bytes)
@@ -193,7 +193,7 @@ def test_api_versions_of_an_unknown_version_are_told_in_v0(version: int) -> None
 
 
 @pytest.mark.parametrize("version", [3, 5])
-def test_what_a_version_cannot_hold_is_told_to_the_connection_alone(version: int) -> None:
+def test_an_unrepresentable_response_fails_only_its_connection(version: int) -> None:
     """A string of 40,000 bytes does not fit into the old form; the code that replied must not get the error."""
     groups = ScriptedGroups(lambda _command: None)
     exchange = Exchange(

@@ -31,7 +31,7 @@ def ask(name: str, version: int, **body: Any) -> Any:
     return Exchange(new_service(ScriptedGroups(lambda _command: None)), name, version, **body).response
 
 
-def test_what_members_send_is_loaded_before_they_come(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_codecs_of_member_requests_are_loaded_in_advance(monkeypatch: pytest.MonkeyPatch) -> None:
     """In each offered version: without a free file descriptor it could not be loaded later."""
     loaded: set[tuple[int, int]] = set()
     monkeypatch.setattr(registry, "message", lambda key, version: loaded.add((key, version)))
@@ -72,7 +72,7 @@ def test_metadata_of_a_declared_topic(version: int) -> None:
 
 
 @pytest.mark.parametrize("version", versions("Metadata"))
-def test_all_topics_are_asked_for_in_the_versions_own_way(version: int) -> None:
+def test_all_topics_are_requested_in_each_versions_own_way(version: int) -> None:
     """An empty list means all topics in v0, and none afterwards."""
     everything: list[Any] | None = [] if version == 0 else None
     assert [topic.name for topic in metadata(version, everything).topics] == ["orders", "clicks"]
@@ -107,7 +107,7 @@ def test_ids_are_an_invalid_request_before_v12(version: int) -> None:
 
 @pytest.mark.parametrize("version", versions("Metadata", 8))
 @pytest.mark.parametrize("operations", [True, False])
-def test_operations_are_told_when_asked_for(version: int, operations: bool) -> None:
+def test_operations_are_returned_on_request(version: int, operations: bool) -> None:
     response = metadata(version, None, operations=operations)
     assert {topic.topic_authorized_operations for topic in response.topics} == {
         TOPIC_OPERATIONS if operations else AUTHORIZED_OPERATIONS_OMITTED
@@ -131,7 +131,7 @@ def test_operations_are_told_when_asked_for(version: int, operations: bool) -> N
     ],
     ids=["topic", "group", "cluster"],
 )
-def test_all_operations_that_a_resource_has_are_told(operations: int, names: str) -> None:
+def test_all_operations_of_a_resource_are_returned(operations: int, names: str) -> None:
     """Those of Kafka's AclEntry, by the client's codes: each is a bit."""
     from kafka.admin import ACLOperation  # a quick run has no client
 
@@ -169,7 +169,7 @@ def test_there_are_no_other_coordinators(version: int, key_type: int, error: Err
         (9, "There is no coordinator of key type 9 here."),
     ],
 )
-def test_why_there_is_none_is_told(key_type: int, message: str) -> None:
+def test_a_missing_coordinator_is_explained(key_type: int, message: str) -> None:
     """Kafka does the same, and says NONE for success, until v3."""
     assert ask("FindCoordinator", 3, key="a", key_type=key_type).error_message == message
     (found,) = ask("FindCoordinator", 4, coordinator_keys=["a"], key_type=key_type).coordinators
@@ -283,7 +283,7 @@ def test_offsets_of_what_does_not_exist(version: int) -> None:
 @pytest.mark.parametrize(
     ("timestamp", "since", "found"), [(-3, 7, -1), (-4, 8, 0), (-5, 9, -1), (-6, 11, -1), (-7, 99, 0)]
 )
-def test_special_timestamps_came_with_versions(version: int, timestamp: int, since: int, found: int) -> None:
+def test_special_timestamps_depend_on_the_version(version: int, timestamp: int, since: int, found: int) -> None:
     expected = (ErrorCode.none, -1, found) if version >= since else (ErrorCode.unsupported_version, -1, -1)
     assert offset(version, timestamp) == expected
 
@@ -399,7 +399,7 @@ def produce(version: int, *, acks: int = -1) -> Exchange:
 
 
 @pytest.mark.parametrize("version", versions("Produce"))
-def test_a_producer_is_refused_for_good(version: int) -> None:
+def test_a_producer_is_refused_permanently(version: int) -> None:
     """The log names it, where its operator may look."""
     with capture_logs() as lines:
         (topic,) = produce(version).response.responses

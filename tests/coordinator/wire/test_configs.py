@@ -190,9 +190,7 @@ def test_a_resource_that_is_named_twice_is_refused(version: int) -> None:
         (resource("g", change(TARGET_GROUP_SIZE, "1", -1)), "Unknown operations type -1"),
     ],
 )
-def test_what_no_group_need_be_asked_about_is_an_invalid_request(
-    version: int, asked: dict[str, Any], message: str
-) -> None:
+def test_a_request_about_no_group_is_an_invalid_request(version: int, asked: dict[str, Any], message: str) -> None:
     groups = altering()
     assert alter(groups, version, asked) == [(ErrorCode.invalid_request, message)]
     assert groups.commands == []
@@ -232,7 +230,7 @@ def describe(
 DAMAGE = GroupDamage(partition=3, unreadable=(), generation_id=None, members=2, registered=("c",), configs={})
 
 
-def test_what_a_repair_would_lose_is_told_where_it_is_asked_for() -> None:
+def test_the_losses_of_a_repair_are_returned_to_its_requester() -> None:
     """The configs of a quarantined group cannot be described: a request for them gets the error."""
     quarantined = DescribeGroupConfigOutcome(error=ErrorCode.coordinator_not_available, damage=DAMAGE)
     result = describe(4, keys=(REPAIR,), groups=describing(quarantined))
@@ -247,7 +245,7 @@ def test_what_a_repair_would_lose_is_told_where_it_is_asked_for() -> None:
 MOVED = GroupMove(to="upstream", state=MoveState.DONE, members=3, told=3, back=3, took_ms=40)
 
 
-def test_how_far_a_move_is_is_told_where_it_is_asked_for() -> None:
+def test_the_progress_of_a_move_is_returned_on_request() -> None:
     """And if there is a move."""
     moving = describing(msgspec.structs.replace(DESCRIBED, move=MOVED))
     (entry,) = describe(4, keys=(MOVE,), groups=moving).configs
@@ -256,7 +254,7 @@ def test_how_far_a_move_is_is_told_where_it_is_asked_for() -> None:
     assert MOVE not in {each.name for each in describe(4, groups=moving).configs}
 
 
-def test_an_old_version_tells_what_fits_into_its_strings() -> None:
+def test_an_old_version_returns_what_fits_into_its_strings() -> None:
     """32,767 bytes, and not one more."""
     for size, error in ((32_767, ErrorCode.none), (32_768, ErrorCode.invalid_request)):
         outcome = msgspec.structs.replace(DESCRIBED, values={REGISTERED: "b" * size})
@@ -265,7 +263,7 @@ def test_an_old_version_tells_what_fits_into_its_strings() -> None:
 
 
 @DESCRIBE
-def test_every_setting_of_a_group_is_told(version: int) -> None:
+def test_every_setting_of_a_group_is_returned(version: int) -> None:
     """In the order of the table: value, source and type; never `members`, and nothing that was not requested."""
     groups = describing()
     result = describe(version, groups=groups)
@@ -289,7 +287,7 @@ def test_every_setting_of_a_group_is_told(version: int) -> None:
 
 
 @DESCRIBE
-def test_synonyms_say_what_else_would_hold(version: int) -> None:
+def test_synonyms_list_the_overridden_values(version: int) -> None:
     configs = {each.name: each for each in describe(version, include_synonyms=True).configs}
     told = {
         name: [(synonym.name, synonym.value, synonym.source) for synonym in configs[name].synonyms]
@@ -303,7 +301,7 @@ def test_synonyms_say_what_else_would_hold(version: int) -> None:
 
 
 @pytest.mark.parametrize("version", versions("DescribeConfigs", 3))
-def test_documentation_is_told_when_asked_for(version: int) -> None:
+def test_documentation_is_returned_on_request(version: int) -> None:
     told = describe(version, keys=(TARGET_GROUP_SIZE, MEMBERS), include_documentation=True).configs
     assert [each.documentation for each in told] == [
         GROUP_CONFIGS[TARGET_GROUP_SIZE].documentation,
@@ -322,13 +320,13 @@ def test_documentation_is_told_when_asked_for(version: int) -> None:
         ((MEMBERS,), [MEMBERS]),
     ],
 )
-def test_keys_narrow_what_is_told(version: int, keys: tuple[str, ...] | None, expected: list[str]) -> None:
+def test_keys_limit_the_returned_configs(version: int, keys: tuple[str, ...] | None, expected: list[str]) -> None:
     """No keys means all keys, an unknown one is ignored; as in Kafka."""
     assert [each.name for each in describe(version, keys=keys).configs] == expected
 
 
 @DESCRIBE
-def test_members_are_told_to_who_asks_for_them_by_name(version: int) -> None:
+def test_members_are_returned_when_requested_by_name(version: int) -> None:
     """Read-only; a JSON object for each."""
     (told,) = describe(version, keys=(MEMBERS,), include_synonyms=True).configs
     assert (told.name, told.read_only, told.config_source, told.synonyms) == (MEMBERS, True, DYNAMIC, ())
@@ -339,7 +337,7 @@ def test_members_are_told_to_who_asks_for_them_by_name(version: int) -> None:
 
 
 @DESCRIBE
-def test_a_group_that_cannot_be_told_of_has_an_error_alone(version: int) -> None:
+def test_an_undescribable_group_has_only_an_error(version: int) -> None:
     loading = describing(DescribeGroupConfigOutcome(error=ErrorCode.coordinator_load_in_progress))
     result = describe(version, groups=loading)
     assert (result.error_code, result.configs) == (ErrorCode.coordinator_load_in_progress, ())
@@ -370,7 +368,7 @@ def test_a_group_that_cannot_be_told_of_has_an_error_alone(version: int) -> None
         (GROUP, "", ErrorCode.invalid_request, "Group name must not be empty"),
     ],
 )
-def test_what_is_no_group_has_no_settings(
+def test_other_resources_have_no_settings(
     version: int, kind: int, name: str, error: ErrorCode, message: str | None
 ) -> None:
     """A declared topic and this node exist all the same."""
@@ -380,7 +378,7 @@ def test_what_is_no_group_has_no_settings(
     assert groups.commands == []
 
 
-def test_each_resource_stands_in_the_order_asked_and_once() -> None:
+def test_resources_are_returned_in_request_order_and_once() -> None:
     """The members of a group may be a thousand times longer than its name."""
     asked = [
         {"resource_type": kind, "resource_name": name, "configuration_keys": keys}

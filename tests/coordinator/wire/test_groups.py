@@ -78,14 +78,14 @@ def test_a_groups_error_harms_no_other(version: int) -> None:
 
 
 @pytest.mark.parametrize("version", versions("DescribeGroups", 3))
-def test_operations_are_told_when_asked_for_and_never_with_an_error(version: int) -> None:
+def test_operations_are_returned_on_request_and_never_with_an_error(version: int) -> None:
     assert describe(version)["orders"].authorized_operations == AUTHORIZED_OPERATIONS_OMITTED
     told = describe(version, operations=True)
     assert told["orders"].authorized_operations == GROUP_OPERATIONS
     assert told["elsewhere"].authorized_operations == AUTHORIZED_OPERATIONS_OMITTED
 
 
-def test_groups_that_are_answered_out_of_order_stand_in_the_order_asked() -> None:
+def test_groups_answered_out_of_order_are_returned_in_request_order() -> None:
     groups = ScriptedGroups(lambda _command: None)
     exchange = Exchange(
         new_service(groups), "DescribeGroups", 5, groups=["orders", "nope"], include_authorized_operations=False

@@ -89,7 +89,7 @@ def test_join_group_becomes_a_command_that_knows_no_version(version: int) -> Non
 
 @pytest.mark.parametrize("version", versions("JoinGroup", 5))
 @pytest.mark.parametrize("instance_id", ["till-3", ""])
-def test_join_group_of_a_static_member_is_never_asked_to_come_back(version: int, instance_id: str) -> None:
+def test_join_group_of_a_static_member_never_requires_a_member_id(version: int, instance_id: str) -> None:
     """An empty instance id counts, too (K8)."""
     groups = answering(JOINED)
     Exchange(new_service(groups), "JoinGroup", version, **JOIN, group_instance_id=instance_id)
@@ -123,9 +123,7 @@ def test_a_client_without_an_id_proposes_a_bare_dash() -> None:
 
 
 @pytest.mark.parametrize(("instance_id", "begins_with"), [(None, "c" * 255), ("ä" * 16_000, "ä" * 8_000)])
-def test_a_member_id_begins_with_no_more_than_the_beginning_of_a_long_name(
-    instance_id: str | None, begins_with: str
-) -> None:
+def test_a_member_id_begins_with_a_limited_prefix_of_a_long_name(instance_id: str | None, begins_with: str) -> None:
     """A pending id is kept for as long as a session, and its member has to be able to send it."""
     groups = answering(JOINED)
     Exchange(new_service(groups), "JoinGroup", 5, **JOIN, client_id="c" * 32_767, group_instance_id=instance_id)
@@ -223,7 +221,7 @@ def test_sync_group_is_answered_with_the_assignment(version: int) -> None:
 
 
 @pytest.mark.parametrize("missing", ["protocol_type", "protocol_name"])
-def test_sync_group_v5_without_its_protocol_is_refused_before_the_group_is_asked(missing: str) -> None:
+def test_sync_group_v5_without_its_protocol_is_refused_without_the_group(missing: str) -> None:
     groups = answering(SyncGroupOutcome())
     response = Exchange(new_service(groups), "SyncGroup", 5, **(SYNC | {missing: None})).response
     assert response.error_code is ErrorCode.inconsistent_group_protocol
@@ -351,7 +349,7 @@ async def test_very_many_leave_by_several_commands_and_are_answered_in_their_ord
     assert [each.member_id for each in exchange.response.members] == NAMES
 
 
-async def test_what_a_part_of_a_leave_is_refused_with_is_the_answer() -> None:
+async def test_the_error_of_a_refused_leave_is_the_response() -> None:
     """The client retries; members that have left by then get UNKNOWN_MEMBER_ID."""
     groups = ScriptedGroups(lambda _: None)
     exchange = await leaving(groups, parts=3)
@@ -364,7 +362,7 @@ async def test_what_a_part_of_a_leave_is_refused_with_is_the_answer() -> None:
 
 
 @pytest.mark.parametrize("number", [0, 1, MEMBERS_AT_ONCE])
-async def test_no_more_leave_by_one_command(number: int) -> None:
+async def test_leaves_of_one_command_are_limited(number: int) -> None:
     groups = ScriptedGroups(left)
     exchange = await leaving(groups, parts=1, names=NAMES[:number])
     await until(lambda: bool(exchange.answers))

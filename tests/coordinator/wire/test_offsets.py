@@ -87,7 +87,7 @@ def test_a_commit_becomes_a_command_with_the_partitions_that_exist(version: int)
 
 
 @pytest.mark.parametrize("version", versions("OffsetCommit"))
-def test_a_groups_error_stands_on_each_partition_that_exists(version: int) -> None:
+def test_a_group_error_is_set_on_each_existing_partition(version: int) -> None:
     """Unknown partitions were handled before, and keep their own error (G4, OC13)."""
     groups = groups_answering(CommitOffsetsOutcome(error=ErrorCode.illegal_generation))
     body = commit({"name": "orders", "topic_id": ORDERS.topic_id, "partitions": [partition(0), partition(7)]})
@@ -118,7 +118,7 @@ def test_a_commit_of_nothing_that_exists_does_not_ask_the_group(topics: tuple[di
     ("retention_ms", "expire_ms"),
     [(-1, None), (0, NOW_WALL_MS), (60_000, NOW_WALL_MS + 60_000), (2**63 - 1, 2**63 - 1)],
 )
-def test_old_commits_say_how_long_to_keep_them(version: int, retention_ms: int, expire_ms: int | None) -> None:
+def test_old_commits_set_their_retention(version: int, retention_ms: int, expire_ms: int | None) -> None:
     """`Long.MAX_VALUE` means for ever; no timedelta could hold it (OC18)."""
     groups = groups_answering(CommitOffsetsOutcome(error=NONE))
     content = frame(
@@ -169,7 +169,7 @@ def found(group: Any) -> list[tuple[Any, ...]]:
 
 
 @pytest.mark.parametrize("version", versions("OffsetFetch"))
-def test_offsets_are_told_for_the_partitions_that_are_asked_for(version: int) -> None:
+def test_offsets_are_returned_for_the_requested_partitions(version: int) -> None:
     """A partition without a commit, or without a declared topic, is no error but has offset -1 (OF3)."""
     group = fetch(
         groups_with_offsets(),
@@ -189,7 +189,7 @@ def test_offsets_are_told_for_the_partitions_that_are_asked_for(version: int) ->
 
 
 @pytest.mark.parametrize("version", versions("OffsetFetch"))
-def test_topics_nobody_declared(version: int) -> None:
+def test_undeclared_topics(version: int) -> None:
     """A name without a topic may still have offsets; an id without a topic is unknown."""
     asked = [{"name": "gone", "topic_id": NOBODYS_ID, "partition_indexes": [5]}]
     group = fetch(groups_with_offsets(), version, "orders", asked)
@@ -223,7 +223,7 @@ def test_a_group_that_is_loading_is_an_error_in_the_versions_own_way(version: in
         assert found(group) == []
 
 
-def test_several_groups_are_told_in_their_order() -> None:
+def test_several_groups_are_returned_in_request_order() -> None:
     asked = [{"group_id": name, "topics": None} for name in ("orders", "nope", "")]
     response = Exchange(
         new_service(groups_with_offsets()), "OffsetFetch", 9, groups=asked, require_stable=False

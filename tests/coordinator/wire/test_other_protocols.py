@@ -22,6 +22,6 @@ from muster.coordinator.wire.api import Fault
         ),
     ],
 )
-def test_what_is_spoken(begins: bytes, fault: Fault, told: str) -> None:
+def test_supported_mechanisms(begins: bytes, fault: Fault, told: str) -> None:
     error = oversized_frame(int.from_bytes(begins, "big"), 100)
     assert (error.fault, str(error)) == (fault, told)

@@ -25,7 +25,7 @@ def test_addresses_are_read(text: str, expected: list[str]) -> None:
 
 
 @pytest.mark.parametrize("text", ["kafka", ":9092", "kafka:", "kafka:x", "kafka:0", "a:1,,b:2", "k:²"])
-def test_what_is_no_address_is_named(text: str) -> None:
+def test_invalid_addresses_are_named(text: str) -> None:
     """With an example of one."""
     with pytest.raises(ValueError, match="should be HOST:PORT, for example kafka:9092"):
         read_servers(text)

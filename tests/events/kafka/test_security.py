@@ -213,7 +213,7 @@ def test_the_command_line_wins_over_the_environment() -> None:
     assert security_given(entries, environment) == kafka_security(SCRAM, "here")
 
 
-def test_what_the_environment_has_given_is_named_by_its_variable() -> None:
+def test_values_from_the_environment_are_named_by_their_variable() -> None:
     """But not where the command line has won."""
     environment = {"MUSTER_KAFKA_CONFIG_SASL_MECHANISM": "none"}
     entries = [f"{name}={value}" for name, value in SCRAM.items() if name != "sasl.mechanism"]

@@ -27,7 +27,7 @@ class Stream(io.StringIO):
         (False, False, True, True),
     ],
 )
-def test_it_is_done_only_where_somebody_could_be_asked_and_said_so(
+def test_done_is_printed_only_after_a_process_confirmed_it(
     monkeypatch: pytest.MonkeyPatch, *, stdin: bool, stdout: bool, yes: bool, is_done: bool
 ) -> None:
     """Stdin and stdout must both be terminals, or `--yes` given: with redirected output the question is not seen."""

@@ -4,7 +4,7 @@ from muster.coordinator.client.commands.groups_cli import _damage_lines
 from muster.coordinator.group.outcomes import GroupDamage, UnreadableRecord
 
 
-def test_it_is_said_what_is_lost_and_what_is_kept() -> None:
+def test_lost_and_kept_state_is_printed() -> None:
     records = (
         UnreadableRecord(kind="Group", entity_id="", offset=7, reason="no Avro"),
         UnreadableRecord(kind="StaticMember", entity_id="web-1", offset=9, reason="no Avro"),
@@ -21,7 +21,7 @@ def test_it_is_said_what_is_lost_and_what_is_kept() -> None:
     ]
 
 
-def test_where_nothing_can_be_read_its_id_is_kept() -> None:
+def test_an_entity_without_readable_data_keeps_its_id() -> None:
     damage = GroupDamage(partition=0, unreadable=(), generation_id=None, members=0, registered=(), configs={})
     assert _damage_lines("orders", damage) == [
         "orders: quarantined; a record that has since been replaced in partition 0 cannot be read",

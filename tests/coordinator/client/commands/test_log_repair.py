@@ -165,7 +165,7 @@ def test_a_committed_offset_that_cannot_be_read_is_passed_over() -> None:
     simulate(story())
 
 
-def test_where_nothing_can_be_repaired_it_is_said_what_helps() -> None:
+def test_an_unrepairable_log_gets_advice() -> None:
     """A batch has no key to write a tombstone under."""
     assert "another replica of the topic's partition" in way_out(BrokenBatch("the checksum of the batch is wrong"))
     assert way_out(BrokenRecord("anything else"), "sqlite:///my log.db").endswith(
@@ -173,7 +173,7 @@ def test_where_nothing_can_be_repaired_it_is_said_what_helps() -> None:
     )
 
 
-def test_who_may_be_serving_the_partition_is_named() -> None:
+def test_the_possible_owner_of_the_partition_is_named() -> None:
     """Only an owner that was ready and has not stopped may be serving."""
 
     async def story() -> None:
@@ -255,7 +255,7 @@ def run(url: str, *arguments: str) -> Result:
     return CliRunner().invoke(cli.app, ["log", "repair", "--log", url, *arguments], env=WIDE)
 
 
-def test_it_is_said_first_and_done_when_told_to(url: str) -> None:
+def test_a_dry_run_comes_first_and_yes_does_it(url: str) -> None:
     """The dry run shows where, why and what the value says; after the repair there is nothing left to do."""
     partition = written.script(GROUP).partition
     said = run(url)

@@ -51,7 +51,7 @@ async def projected(path: Path) -> list[Projector]:
     return projectors
 
 
-def test_it_is_said_first_and_done_when_told_to(path: Path) -> None:
+def test_a_dry_run_comes_first_and_yes_does_it(path: Path) -> None:
     """The dry run shows the change and that it cannot be undone; afterwards the old records are still readable."""
     url = f"sqlite:///{path}"
     before = asyncio.run(projected(path))
@@ -86,7 +86,7 @@ async def test_a_file_that_is_in_use_is_not_touched(path: Path) -> None:
     await log.close()
 
 
-def test_who_may_be_serving_is_told() -> None:
+def test_a_possibly_serving_owner_is_reported() -> None:
     """An owner that was ready and has not stopped, and one that was elected and is not yet ready."""
 
     async def story() -> None:
@@ -164,7 +164,7 @@ async def elect(path: Path) -> None:
     await log.close()
 
 
-def test_a_log_whose_owner_may_be_serving_is_upgraded_only_if_it_has_ended(path: Path) -> None:
+def test_a_log_is_upgraded_only_after_its_owner_has_ended(path: Path) -> None:
     """The upgrade would depose it, so the user has to confirm that it crashed."""
     asyncio.run(elect(path))
     refused = run(f"sqlite:///{path}", "--yes")

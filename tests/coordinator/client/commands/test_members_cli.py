@@ -180,7 +180,7 @@ def test_members_are_removed_each_for_itself(muster: MusterProcess) -> None:
     assert_fails(group.run("remove", "web-9"), 1, expected)
 
 
-def test_a_rebalance_is_asked_for(muster: MusterProcess) -> None:
+def test_a_rebalance_is_requested(muster: MusterProcess) -> None:
     """With dynamic members it needs --force; during a rebalance it is refused."""
     group = Group(muster, "web-1", None)
     assert_fails(group.run("rebalance"), 1, group.group_id, "INVALID_REQUEST", group.member_ids[1])
@@ -209,7 +209,7 @@ def test_settings_are_shown_changed_and_deleted(group: Group) -> None:
     assert group.told("config", "members.expansion.delay.ms=") == {"group_id": group.group_id, "done": True}
 
 
-def test_the_configs_of_a_group_that_nobody_joined_say_so(muster: MusterProcess) -> None:
+def test_configs_of_a_group_without_members_are_explained(muster: MusterProcess) -> None:
     """Otherwise a typo looks like a group with the defaults."""
     printed = run("config", "orrders", "--bootstrap", muster.bootstrap).stdout
     assert printed.splitlines()[-1].startswith("Group orrders is not created yet: ")
@@ -276,7 +276,7 @@ def test_a_wrong_duration_is_a_wrong_use() -> None:
     assert "250ms" in result.stderr
 
 
-def test_an_address_where_nobody_answers_is_named_with_the_way_out() -> None:
+def test_an_address_that_does_not_respond_is_named_with_advice() -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         address = f"127.0.0.1:{taken.getsockname()[1]}"
     result = CliRunner().invoke(app, ["list", "orders"], env={**WIDE, "MUSTER_BOOTSTRAP": address})

@@ -19,7 +19,7 @@ from tests.muster_process import running_muster
 
 
 @pytest.mark.parametrize("verb", ["adopt", "release"])
-def test_a_muster_that_stands_alone_moves_no_group(verb: str) -> None:
+def test_a_standalone_muster_moves_no_group(verb: str) -> None:
     """It prints one line, and the group is unchanged."""
     with running_muster(log="memory:", topics=["orders:4"]) as muster:
         form_group(muster.bootstrap, "orders", "web-1")

@@ -104,7 +104,7 @@ def test_all_is_well() -> None:
     assert told(process(ownership=ownership_of(0)), process(2, ownership=ownership_of(1))) == []
 
 
-def test_a_partition_that_nobody_serves_is_a_problem() -> None:
+def test_an_unserved_partition_is_a_problem() -> None:
     """None of the responding processes serves it; the process that does not respond is named too."""
     ((severity, what),) = told(process(ownership=ownership_of(0, log_partitions=4)))
     assert (severity, what) == ("problem", "partitions 1 to 3: served by none of those that answer; their groups wait")
@@ -124,7 +124,7 @@ def test_a_partition_that_waits_for_a_full_disk_misses_no_process() -> None:
     assert "start" not in not_served.way_out
 
 
-def test_a_partition_of_a_process_that_was_not_asked_is_a_note_with_its_address() -> None:
+def test_a_partition_of_an_unqueried_process_is_a_note_with_its_address() -> None:
     elsewhere = [ElsewhereStatus(partition=1, node_id=2, address="10.0.0.2:9092")]
     (note,) = found(process(ownership=ownership_of(0), elsewhere=elsewhere))
     assert (note.severity, "owned by a process that was not asked" in note.what) == (Severity.NOTE, True)
@@ -136,7 +136,7 @@ def test_a_partition_with_two_owners_is_a_problem_that_names_both() -> None:
     assert (severity, what) == ("problem", "partition 1 is served by p1:1 and p2:1, as both report")
 
 
-def test_what_is_wrong_with_many_partitions_is_one_problem() -> None:
+def test_the_same_problem_of_many_partitions_is_one_problem() -> None:
     """A broker that hangs stops the appends of all partitions; a log has 50 of them."""
     slow = msgspec.structs.replace(
         ownership_of(0, 1, 2, 4, log_partitions=5),
@@ -214,11 +214,11 @@ UNASSIGNED = UnassignedStatus(
         ),
     ],
 )  # fmt: skip
-def test_what_a_process_says_of_itself_is_told(changed: dict[str, object], severity: str, what: str) -> None:
+def test_problems_reported_by_a_process_are_shown(changed: dict[str, object], severity: str, what: str) -> None:
     assert told(process(**changed)) == [(severity, what)]  # type: ignore[arg-type]
 
 
-def test_a_quarantined_group_is_told_with_the_command_that_repairs_it() -> None:
+def test_a_quarantined_group_is_shown_with_the_repair_command() -> None:
     """With the number of quarantined groups that are not listed by name."""
     way_out = "muster groups repair orders"
     group = QuarantinedStatus(group_id="orders", partition=0, reason="offset 4: torn", way_out=way_out)
@@ -289,7 +289,7 @@ def said_by(*arguments: str) -> Result:
     return CliRunner().invoke(app, ["status", *arguments], env={"COLUMNS": "80", "TERM": "dumb", "TTY_COMPATIBLE": "1"})
 
 
-def test_a_process_is_asked_and_its_status_is_shown_and_well() -> None:
+def test_the_status_of_a_healthy_process_is_shown() -> None:
     """JSON has the process's own status and the findings."""
     with answering(msgspec.json.encode(process())) as address:
         done = said_by(address)
@@ -331,14 +331,14 @@ def test_a_process_that_does_not_answer_is_exit_code_2_with_what_to_do() -> None
         (b'{"level": 9}', "its /status has another form (level 9; this command knows 1)"),
     ],
 )
-def test_an_answer_that_is_not_understood_says_so(answer: bytes, reason: str) -> None:
+def test_an_unreadable_response_is_reported(answer: bytes, reason: str) -> None:
     with answering(answer) as address:
         unanswered = ask(address, 5.0)
     assert isinstance(unanswered, Unanswered)
     assert unanswered.reason == reason
 
 
-def test_something_else_that_speaks_http_and_something_that_hangs_are_told_apart() -> None:
+def test_another_http_server_and_a_hanging_server_are_distinguished() -> None:
     """Neither blocks the command for long."""
     with socket.create_server(("127.0.0.1", 0)) as server:
         address = f"127.0.0.1:{server.getsockname()[1]}"
@@ -361,7 +361,7 @@ def test_something_else_that_speaks_http_and_something_that_hangs_are_told_apart
         assert "has no /status" in other.reason
 
 
-def test_the_address_for_kafka_clients_is_told_from_one_where_nothing_runs() -> None:
+def test_the_kafka_listener_is_distinguished_from_a_closed_port() -> None:
     """Muster closes a connection on which something else than Kafka's protocol is spoken."""
     with socket.create_server(("127.0.0.1", 0)) as server:
 
@@ -385,7 +385,7 @@ def test_an_address_that_is_none_is_wrong_use() -> None:
 
 
 @pytest.mark.clients
-def test_a_process_that_runs_says_what_it_serves(tmp_path: Path) -> None:
+def test_a_running_process_reports_what_it_serves(tmp_path: Path) -> None:
     """Its partitions, groups and members, and that there are no problems."""
     metrics = ["--metrics", f"{HOST}:0"]
     with running_muster(log=sqlite_log(tmp_path), topics=["orders:4"], options=metrics) as muster:
@@ -413,7 +413,7 @@ def test_the_page_names_every_column_and_exit_code() -> None:
     assert all(f"| {code} |" in page for code in (0, 1, 2))
 
 
-def test_what_is_wrong_with_the_event_topic_is_a_problem() -> None:
+def test_a_wrong_event_topic_config_is_a_problem() -> None:
     """In the process's own words, which include the command to run."""
     answer = process(log_flaws=["topic t has cleanup.policy=delete: run `x`"])
     (found,) = (each for each in findings([Asked(address="a:1", answer=answer)]) if "cleanup.policy" in each.what)

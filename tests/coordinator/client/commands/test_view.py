@@ -59,7 +59,7 @@ def test_a_member_id_is_in_one_piece_at_80_columns() -> None:
 
 
 @pytest.mark.parametrize(("is_upstream", "where"), [(False, ""), (True, " at this Muster")])
-def test_a_group_that_was_released_is_not_said_to_have_no_members(is_upstream: bool, where: str) -> None:
+def test_a_released_group_is_not_reported_as_having_no_members(is_upstream: bool, where: str) -> None:
     """They are upstream, and not listed here."""
     shown, printed = console(NARROW)
     print_members("orders", [], shown, is_upstream=is_upstream)
@@ -70,7 +70,7 @@ def test_a_group_that_was_released_is_not_said_to_have_no_members(is_upstream: b
     ("left", "said"),
     [(None, "-"), (4_000, "waits for the join, up to 4.0 s"), (272_000, "waits for the join, up to 4 min 32 s")],
 )
-def test_who_has_no_session_may_wait_for_the_join(left: int | None, said: str) -> None:
+def test_a_member_without_a_session_may_be_in_the_join_phase(left: int | None, said: str) -> None:
     shown, printed = console(200)
     member = msgspec.structs.replace(
         MEMBER, group_instance_id=None, retiring=False, is_leader=False, session_left_ms=None, join_left_ms=left
@@ -101,7 +101,7 @@ def test_musters_own_configs_come_first_and_a_brokers_documentation_has_no_marku
     assert "<p>" not in printed.getvalue()
 
 
-def test_a_documentation_that_is_no_html_stays_as_it_is() -> None:
+def test_documentation_that_is_not_html_is_unchanged() -> None:
     """A comparison sign is not a tag."""
     entry = ConfigEntry(name="target.group.size", value="1", is_set=True, documentation="From 0 < n <= 9 on.")
     shown, printed = console(200)

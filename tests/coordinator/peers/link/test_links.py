@@ -204,7 +204,7 @@ async def test_a_process_that_is_not_followed_any_more_is_left() -> None:
     ],
     ids=["secret", "log"],
 )
-async def test_who_is_no_peer_is_not_let_in(claimed: dict[str, Any], reason: str) -> None:
+async def test_a_process_that_is_not_a_peer_is_refused(claimed: dict[str, Any], reason: str) -> None:
     """Both ends log the reason."""
     frontend, owner = Process(1, **claimed), Process(2)
     with capture_logs() as log_lines:
@@ -219,7 +219,7 @@ async def test_who_is_no_peer_is_not_let_in(claimed: dict[str, Any], reason: str
     assert f"it refuses this process: {refused['reason']}" == not_reached["error"]
 
 
-async def test_who_accepts_without_the_secret_is_asked_nothing() -> None:
+async def test_a_listener_without_the_secret_receives_no_requests() -> None:
     """It has only offered a challenge, with a new nonce each time."""
     frontend, nonces = Process(1), list[bytes]()
 
@@ -255,7 +255,7 @@ async def test_a_new_secret_holds_for_new_connections() -> None:
         await until(lambda: len(owner.frontends) == 2)
 
 
-async def test_nobody_is_let_in_before_the_log_is_open() -> None:
+async def test_no_peer_is_accepted_before_the_log_is_open() -> None:
     frontend, owner = Process(1), Process(2)
     owner.listener.log_identity = None
     async with processes(frontend, owner), stranger(owner) as (reader, writer):
@@ -266,7 +266,7 @@ async def test_nobody_is_let_in_before_the_log_is_open() -> None:
         assert await reader.read() == b""
 
 
-async def test_who_sends_anything_else_is_hung_up_on() -> None:
+async def test_a_peer_that_sends_anything_else_is_disconnected() -> None:
     """A request without a proof, bytes that are no message, and a message that is too long."""
     owner = Process(2)
     too_long = LENGTH.pack(UNPROVEN_BYTES_MAX + 1)
@@ -396,7 +396,7 @@ async def test_a_process_that_hangs_is_not_reached_any_more(monkeypatch: pytest.
         hangs.set()
 
 
-async def test_a_process_whose_machine_is_gone_is_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_process_of_a_lost_machine_is_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
     """Without a break of the connection its clients would be kept for ever."""
     monkeypatch.setattr(connection_module, "TICK_S", 0.01)
     monkeypatch.setattr(connection_module, "SILENT_TICKS_MAX", 3)
@@ -460,7 +460,7 @@ async def test_a_long_message_holds_up_no_others() -> None:
         assert frontend.told == [*(Relay(number) for number in range(10)), *long]
 
 
-async def test_what_is_sent_before_the_end_comes_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_messages_sent_before_the_end_arrive_complete(monkeypatch: pytest.MonkeyPatch) -> None:
     """Including long messages."""
     monkeypatch.setattr(connection_module, "TICK_S", 3_600)
     frontend, owner = Process(1, message_bytes_max=30_000_000), Process(2)
@@ -536,7 +536,7 @@ async def test_requests_wait_while_answers_are_not_read(monkeypatch: pytest.Monk
 
 
 @pytest.mark.parametrize("where", [1, 2])
-async def test_a_secret_that_cannot_be_used_is_told_and_read_again(where: int) -> None:
+async def test_an_unusable_secret_is_logged_and_read_again(where: int) -> None:
     """Its file was empty while it was being changed, at either end."""
     frontend, owner = Process(1), Process(2)
     troubled = frontend if where == 1 else owner
@@ -555,7 +555,7 @@ async def test_a_secret_that_cannot_be_used_is_told_and_read_again(where: int) -
 
 
 @pytest.mark.parametrize(("host", "port"), [("a..b", 1), ("127.0.0.1", 70_000)])
-async def test_an_address_that_is_none_ends_nobody(host: str, port: int) -> None:
+async def test_an_invalid_address_ends_no_process(host: str, port: int) -> None:
     """Another process may advertise any address."""
     frontend = Process(1)
     async with processes(frontend):

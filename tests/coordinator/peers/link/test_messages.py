@@ -135,7 +135,7 @@ NESTED = b"\x93\x15\x01" + b"\x91" * 4_000 + b"\x01"
 @pytest.mark.parametrize(
     "encoded", [b"", b"\xc1", b"\x93\x0a", b"\x92\x63\x01", encode(Relay(1))[:-1], b"\x90", NESTED]
 )
-def test_what_is_no_message_is_refused(encoded: bytes) -> None:
+def test_invalid_messages_are_refused(encoded: bytes) -> None:
     with pytest.raises(BadMessage):
         decode(encoded)
 

@@ -16,11 +16,11 @@ def refused(proof: Proof, *, secret: bytes = SECRET, log: str = "log-1", node_id
     return refusal_of(secret, proof, CHALLENGE, log=log, node_id=node_id)
 
 
-def test_who_has_the_secret_is_welcome() -> None:
+def test_a_peer_with_the_secret_is_accepted() -> None:
     assert refused(proof_of(SECRET, CLAIM, CHALLENGE, NONCE)) is None
 
 
-def test_who_has_another_secret_learns_nothing_else() -> None:
+def test_a_peer_with_another_secret_learns_nothing_else() -> None:
     """Neither the log's id nor node ids."""
     claim = msgspec.structs.replace(CLAIM, log="another", wanted_node_id=9)
     refusal = refused(proof_of(OTHER_SECRET, claim, CHALLENGE, NONCE))
@@ -36,7 +36,7 @@ def test_who_has_another_secret_learns_nothing_else() -> None:
         ({"node_id": 2}, "both processes have node id 2: give each its own --node-id"),
     ],
 )
-def test_who_means_another_process_is_told(claim: dict[str, object], refusal: str) -> None:
+def test_a_peer_that_expects_another_process_is_notified(claim: dict[str, object], refusal: str) -> None:
     proof = proof_of(SECRET, msgspec.structs.replace(CLAIM, **claim), CHALLENGE, NONCE)
     assert refused(proof) == refusal
 
@@ -55,20 +55,20 @@ def test_a_proof_is_good_for_one_challenge() -> None:
     assert refused(proof) is not None
 
 
-def test_another_level_is_told() -> None:
+def test_another_protocol_level_is_reported() -> None:
     """Only a process that has the secret learns it; the level is not part of the proof."""
     proof = msgspec.structs.replace(proof_of(SECRET, CLAIM, CHALLENGE, NONCE), level=LEVEL + 1)
     assert refused(proof) == f"messages of level {LEVEL + 1}; this version of Muster knows level {LEVEL}"
 
 
-def test_who_accepts_proves_itself_too() -> None:
+def test_the_listener_proves_itself_too() -> None:
     proof = proof_of(SECRET, CLAIM, CHALLENGE, NONCE)
     assert is_proven(SECRET, CLAIM, CHALLENGE, NONCE, welcome(SECRET, proof, CHALLENGE))
     assert not is_proven(SECRET, CLAIM, CHALLENGE, NONCE, welcome(OTHER_SECRET, proof, CHALLENGE))
     assert not is_proven(SECRET, CLAIM, CHALLENGE, b"x" * 32, welcome(SECRET, proof, CHALLENGE))
 
 
-def test_a_proof_is_no_welcome() -> None:
+def test_a_proof_cannot_be_replayed_as_an_acceptance() -> None:
     """A listener without the secret cannot replay what it received."""
     proof = proof_of(SECRET, CLAIM, CHALLENGE, NONCE)
     assert proof.mac != welcome(SECRET, proof, CHALLENGE).mac

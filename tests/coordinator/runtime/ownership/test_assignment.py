@@ -60,7 +60,7 @@ def test_each_process_serves_what_it_is_assigned() -> None:
     simulate(story())
 
 
-def test_a_partition_moves_without_the_end_of_anybody() -> None:
+def test_a_partition_moves_without_the_end_of_a_process() -> None:
     """Its groups continue at the new owner, and the old one still serves its other partition."""
 
     async def story() -> None:
@@ -87,7 +87,7 @@ def test_a_partition_moves_without_the_end_of_anybody() -> None:
     simulate(story())
 
 
-def test_who_is_deposed_of_one_partition_serves_the_others() -> None:
+def test_a_process_deposed_of_one_partition_serves_the_others() -> None:
     """The error names the partition; the process does not claim it back by itself, but may be assigned it again."""
 
     async def story() -> None:
@@ -144,7 +144,7 @@ def test_a_partition_that_waits_for_the_log_can_be_released() -> None:
     simulate(story())
 
 
-def test_a_partition_that_another_process_took_while_the_log_was_away_is_waited_for_no_more() -> None:
+def test_a_partition_that_another_process_took_during_a_log_outage_is_not_awaited() -> None:
     """It belongs to the other process now; this one no longer reports the log as unavailable."""
 
     async def story() -> None:
@@ -233,7 +233,7 @@ def test_a_snapshot_of_a_partition_that_is_lost_meanwhile_fails_at_once() -> Non
     simulate(story())
 
 
-def test_the_status_says_why_a_partition_is_not_served() -> None:
+def test_the_status_gives_the_reason_for_an_unserved_partition() -> None:
     """The partition is lost for good, and the process is about to end."""
 
     async def story() -> None:

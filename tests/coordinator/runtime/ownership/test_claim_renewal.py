@@ -26,7 +26,7 @@ def epochs_elected(storage: MemoryStorage) -> list[int]:
     return [event.owner_epoch for event in events if isinstance(event, CoordinatorElected)]
 
 
-def test_claims_are_renewed_and_nobody_notices() -> None:
+def test_claims_are_renewed_without_effect_on_clients() -> None:
     """Each partition gets the next epoch, which all later events have."""
 
     async def story() -> None:
@@ -47,7 +47,7 @@ def test_claims_are_renewed_and_nobody_notices() -> None:
     simulate(story())
 
 
-def test_what_is_under_way_is_durable_before_the_claim_is_renewed() -> None:
+def test_pending_appends_are_durable_before_the_claim_is_renewed() -> None:
     """No unit is lost between the two writers, and the older one writes nothing after the newer."""
 
     async def story() -> None:
@@ -70,7 +70,7 @@ def test_what_is_under_way_is_durable_before_the_claim_is_renewed() -> None:
     simulate(story())
 
 
-def test_who_was_deposed_finds_out_when_it_renews() -> None:
+def test_a_deposed_process_learns_it_at_renewal() -> None:
     """... and does not take the partition back from its successor."""
 
     async def story() -> None:
@@ -107,7 +107,7 @@ def test_a_process_that_stops_while_it_renews_loses_nothing_that_was_under_way()
     simulate(story())
 
 
-def test_nothing_is_decided_on_what_was_before_somebody_else_served() -> None:
+def test_nothing_is_decided_on_state_from_before_another_owner() -> None:
     """A writer between the last append and the new claim is found before the new claim is used."""
 
     async def story() -> None:

@@ -93,7 +93,7 @@ async def test_a_deposed_process_leaves_no_task_behind() -> None:
 
 
 @story
-async def test_where_a_repeated_append_tells_nothing_something_is_appended() -> None:
+async def test_a_repeated_append_without_a_result_is_followed_by_another_append() -> None:
     """The append detects a log that does not respond, as usual; members can heartbeat meanwhile."""
     storage = MemoryStorage(1)
     process = await leased(storage, "a")
@@ -125,7 +125,7 @@ async def test_a_proof_that_is_too_large_for_the_log_is_the_partitions_loss() ->
 
 
 @story
-async def test_a_renewal_whose_newer_claim_is_in_the_log_already_deposes_nobody() -> None:
+async def test_a_renewal_whose_newer_claim_is_in_the_log_already_deposes_no_owner() -> None:
     """The append before it is refused, as after another owner's claim."""
     storage = MemoryStorage(1)
     process = await leased(storage, "a", claim_renewal_ms=5 * LEASE_MS)
@@ -150,7 +150,7 @@ async def test_a_renewal_whose_newer_claim_is_in_the_log_already_deposes_nobody(
 
 
 @story
-async def test_a_partition_that_was_lost_and_taken_over_again_meanwhile_deposes_nobody() -> None:
+async def test_a_partition_lost_and_taken_over_again_meanwhile_deposes_no_owner() -> None:
     """Our own newer claim makes the append of the former ownership fail."""
     storage = MemoryStorage()
     process = await leased(storage, "a")

@@ -26,7 +26,7 @@ HELD_S_MAX = 0.1
 """The limit in processor time."""
 
 
-async def test_many_groups_with_offsets_hold_nobody_up() -> None:
+async def test_many_groups_with_offsets_block_no_others() -> None:
     """They are processed in slices, including those of other partitions."""
     groups = [GroupId(f"team-{n}") for n in range(MANY)]
     projector = Projector()
@@ -36,7 +36,7 @@ async def test_many_groups_with_offsets_hold_nobody_up() -> None:
     assert orphans == {each for each in groups if partition_for(each, PARTITIONS) == 3}
 
 
-async def test_a_quarantined_group_is_no_orphan() -> None:
+async def test_a_quarantined_group_is_not_an_orphan() -> None:
     """Its offsets stay, even if nothing of it can be read: a repair keeps them."""
     torn, gone = GroupId("torn"), GroupId("gone")
     projector = Projector()
@@ -44,7 +44,7 @@ async def test_a_quarantined_group_is_no_orphan() -> None:
     assert await find_orphans([torn, gone], projector, 0, 1, Slices()) == {gone}
 
 
-async def test_a_group_that_is_made_for_its_offsets_has_a_new_incarnation_whatever_the_clock_says() -> None:
+async def test_a_group_created_for_its_offsets_has_a_new_incarnation_at_any_clock() -> None:
     """The clock is behind that of the owner that created the group before."""
     log = MemoryEventLog(MemoryStorage(partitions=1))
     await log.open()
@@ -63,7 +63,7 @@ async def test_a_group_that_is_made_for_its_offsets_has_a_new_incarnation_whatev
     await log.close()
 
 
-def test_the_replay_tool_says_what_the_group_was_made_for() -> None:
+def test_the_replay_tool_reports_why_the_group_was_created() -> None:
     now = Now(monotonic_ms=0, wall_ms=0, owner_epoch=1, incarnation=1)
     text = event_text(group_of_offsets(GroupId("orders"), now, GroupSettings()))
     assert text == "the group was not in the event log but has committed offsets: it was recreated"

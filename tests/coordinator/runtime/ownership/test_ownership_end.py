@@ -45,7 +45,7 @@ def lived(storage: MemoryStorage, *, stops: bool = False, end_of: EndOf = end_un
     simulate(life())  # everything else ends with the loop
 
 
-def test_who_stopped_in_good_order() -> None:
+def test_an_owner_that_stopped_cleanly() -> None:
     """The log has the record, so no process is asked; the first owner has no predecessor."""
 
     def asked(number: int, owner_before: str) -> OwnershipEnd | None:
@@ -57,7 +57,7 @@ def test_who_stopped_in_good_order() -> None:
     assert ends(storage) == [None, end("stopped")]
 
 
-def test_who_did_not_stop_is_asked_about() -> None:
+def test_an_owner_without_a_stop_record_is_queried() -> None:
     """A lone process cannot know the reason."""
     asked = []
 
@@ -73,7 +73,7 @@ def test_who_did_not_stop_is_asked_about() -> None:
     assert (ends(storage, 0), ends(storage, 1)) == ([None, None, None], [None, GONE, None])
 
 
-def test_who_takes_its_partition_back() -> None:
+def test_an_owner_that_takes_its_partition_back() -> None:
     """It had lost the log; the number of retries since does not matter."""
 
     async def story() -> None:
@@ -89,7 +89,7 @@ def test_who_takes_its_partition_back() -> None:
     simulate(story())
 
 
-def test_who_gets_its_partition_back_from_one_that_was_never_ready() -> None:
+def test_an_owner_that_gets_its_partition_back_from_one_that_was_never_ready() -> None:
     """It was deposed, so it had not lost the log; by now it may be another member, so no process is asked."""
     leases, projector = OldLeases(), Projector()
     leases.served(0, 1)
@@ -103,7 +103,7 @@ def test_who_gets_its_partition_back_from_one_that_was_never_ready() -> None:
     assert end_of_former_owner(another, 0, projector, lambda _number, _owner: end("replaced")) == end("replaced")
 
 
-def test_the_line_of_the_log_says_it_of_each_former_owner() -> None:
+def test_the_log_line_names_the_end_of_each_former_owner() -> None:
     """If it is known."""
     storage = MemoryStorage(2)
     with capture_logs() as logged:
@@ -114,7 +114,7 @@ def test_the_line_of_the_log_says_it_of_each_former_owner() -> None:
     assert second["former_owners"] == {"simulated:1": "gone"}
 
 
-def test_the_line_of_the_log_says_all_that_became_of_a_former_owner() -> None:
+def test_the_log_line_names_all_ends_of_a_former_owner() -> None:
     """It may have released one partition and lost another."""
     storage = MemoryStorage(2)
     lived(storage)

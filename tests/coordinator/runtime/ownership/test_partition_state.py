@@ -86,7 +86,7 @@ def test_a_partition_that_is_lost_for_now_was_read_and_waits_for_its_end() -> No
     assert TAKEN_AGAIN.failed("a bug") == Failed(reason="a bug", is_read=True)
 
 
-def test_a_partition_that_is_lost_for_good_has_an_ownership_to_be_closed() -> None:
+def test_a_lost_partition_has_an_ownership_to_close() -> None:
     assert SERVING.failed("moved away") == Failed(reason="moved away", ownership=T.ownership, is_read=True)
 
 

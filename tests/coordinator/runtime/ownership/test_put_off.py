@@ -50,7 +50,7 @@ async def test_heartbeats_and_questions_are_answered_at_once() -> None:
 
 
 @story
-async def test_what_changes_something_waits_until_the_old_lease_is_over() -> None:
+async def test_changes_wait_until_the_old_lease_is_over() -> None:
     """A static restart, a commit, a leave, a new group: in order, with no error, and no session refreshed meanwhile."""
     first, second, told = await taken_over("x", "y")
     began_ms = second.clock.monotonic_ms()
@@ -71,7 +71,7 @@ async def test_what_changes_something_waits_until_the_old_lease_is_over() -> Non
 
 
 @story
-async def test_nobody_expires_before_and_sessions_run_from_then() -> None:
+async def test_no_member_expires_before_and_sessions_run_from_then() -> None:
     """The former owner may answer a member's heartbeats all that time, however short its session."""
     first, second, told = await taken_over("x", session_timeout_ms=LEASE_MS // 2)
     await asyncio.sleep(1.4 * LEASE_MS / 1000)
@@ -84,7 +84,7 @@ async def test_nobody_expires_before_and_sessions_run_from_then() -> None:
 
 
 @story
-async def test_who_stops_before_does_not_say_so() -> None:
+async def test_stopping_before_the_lease_is_over_writes_no_coordinator_stopped() -> None:
     """A CoordinatorStopped would be all its successor goes by. Deferred requests get NOT_COORDINATOR."""
     first, second, told = await taken_over("x")
     began_ms, commit = second.clock.monotonic_ms(), second.commit(7, told["x"])
@@ -100,7 +100,7 @@ async def test_who_stops_before_does_not_say_so() -> None:
 
 
 @story
-async def test_who_loses_the_partition_for_a_moment_still_waits_for_the_rest() -> None:
+async def test_an_owner_that_briefly_loses_the_partition_still_waits_for_the_rest() -> None:
     """The former owner is then this process, but it is not the only one that may answer."""
     first, second, told = await taken_over("x")
     began_ms = second.clock.monotonic_ms()
@@ -115,7 +115,7 @@ async def test_who_loses_the_partition_for_a_moment_still_waits_for_the_rest() -
 
 
 @story
-async def test_who_has_renewed_its_claim_is_still_the_only_one_that_answers() -> None:
+async def test_an_owner_that_renewed_its_claim_is_still_the_only_one_that_answers() -> None:
     """It loses the partition for a moment, and defers nothing."""
     process = await leased(MemoryStorage(1), "a", claim_renewal_ms=LEASE_MS)
     joined = (await process.stable_group("x"))["x"]

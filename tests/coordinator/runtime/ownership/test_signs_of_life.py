@@ -70,7 +70,7 @@ def test_a_partition_that_is_taken_back_quotes_the_process_itself() -> None:
     simulate(story())
 
 
-def test_the_sign_of_an_owner_that_was_there_before_is_read_anew() -> None:
+def test_the_sign_of_an_earlier_owner_is_read_again() -> None:
     """In a container every process has the same name, and the record read earlier is old."""
 
     async def story() -> None:
@@ -118,7 +118,7 @@ def test_a_log_of_level_3_has_none() -> None:
 
 
 @pytest.mark.parametrize("after_s", [0.0, 3_600.0])
-def test_one_that_cannot_be_left_is_said_once_and_counted(after_s: float) -> None:
+def test_a_sign_that_cannot_be_written_is_logged_once_and_counted(after_s: float) -> None:
     """Refused, or never answered: groups are served all the same, and a start waits for a second at most."""
 
     async def story() -> None:

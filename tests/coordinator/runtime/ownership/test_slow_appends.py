@@ -98,7 +98,7 @@ def test_the_renewal_of_a_claim_on_the_offsets_is_waited_for_in_their_log() -> N
     simulate(story())
 
 
-def test_of_partitions_that_wait_for_the_same_the_longest_wait_is_told() -> None:
+def test_the_longest_of_equal_waits_is_logged() -> None:
     """In any order of the partitions."""
 
     async def story() -> None:
@@ -116,7 +116,7 @@ def test_of_partitions_that_wait_for_the_same_the_longest_wait_is_told() -> None
 
 
 @pytest.mark.parametrize("trouble", [None, "the disk does not respond"])
-def test_an_append_that_waits_is_a_line_unless_the_log_has_told_why(trouble: str | None) -> None:
+def test_a_waiting_append_is_logged_unless_the_log_gave_the_reason(trouble: str | None) -> None:
     """One, however long it waits, and none after the end."""
 
     async def story() -> None:

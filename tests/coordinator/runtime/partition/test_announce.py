@@ -18,7 +18,7 @@ def counted() -> dict[str, float]:
     return {name: REGISTRY.get_sample_value(name) or 0.0 for name in NAMES}
 
 
-def test_a_duel_is_counted_and_told_with_both_hosts() -> None:
+def test_a_duel_is_counted_and_logged_with_both_hosts() -> None:
     """The overlap before it is counted separately, and not logged: rolling deployments have it, too."""
     h = Harness()
     first = h.static("a", host="/10.0.0.1")
@@ -37,7 +37,7 @@ def test_a_duel_is_counted_and_told_with_both_hosts() -> None:
     assert (line["client_host"], line["other_client_host"]) == ("/10.0.0.1", "/10.0.0.2")
 
 
-def test_a_fenced_process_alone_is_counted_and_not_told() -> None:
+def test_a_lone_fenced_process_is_counted_and_not_logged() -> None:
     """Rolling deployments cause it: the old process sends one more request after the new one has joined."""
     h = Harness()
     first = h.static("a")

@@ -64,7 +64,7 @@ def ticket_of(process: SimulatedProcess, joined: JoinGroupOutcome) -> HeartbeatT
 
 
 @story
-async def test_an_idle_owner_proves_itself_and_goes_on_answering() -> None:
+async def test_an_idle_owner_renews_its_lease_and_keeps_answering() -> None:
     """Its last append is sent again, which appends nothing, while there is nothing else to append."""
     storage = MemoryStorage(1)
     process = await leased(storage, "a")
@@ -94,7 +94,7 @@ async def test_now_and_then_something_is_really_appended() -> None:
 
 
 @story
-async def test_who_was_deposed_stops_answering_when_its_lease_is_over() -> None:
+async def test_a_deposed_owner_stops_answering_when_its_lease_is_over() -> None:
     """Including responses from memory: the fast path, commits, lists."""
     storage = MemoryStorage(1)
     first = await leased(storage, "a")
@@ -111,7 +111,7 @@ async def test_who_was_deposed_stops_answering_when_its_lease_is_over() -> None:
 
 
 @pytest.mark.parametrize("is_cut", [True, False])
-def test_without_a_proof_answers_wait_and_then_say_that_it_is_not_available(*, is_cut: bool) -> None:
+def test_without_a_proof_responses_wait_and_then_fail_as_unavailable(*, is_cut: bool) -> None:
     """A response waits up to a second for a proof; if one comes it is sent unchanged."""
 
     async def told() -> None:
@@ -233,7 +233,7 @@ async def _nothing(_writers: Sequence[LogWriter], *, timeout_ms: int) -> Repeats
 
 
 @story
-async def test_who_follows_a_stop_in_good_order_does_not_wait() -> None:
+async def test_the_successor_of_a_clean_stop_does_not_wait() -> None:
     """Nor does a process that takes its own partition over again, after an outage of the log."""
     storage = MemoryStorage(1)
     first = await leased(storage, "a")
@@ -304,7 +304,7 @@ def test_another_proof_is_wanted_when_half_of_the_lease_is_over() -> None:
 
 
 @story
-async def test_an_answer_of_a_partition_that_was_given_up_does_not_wait() -> None:
+async def test_a_response_of_a_released_partition_does_not_wait() -> None:
     """A late proof does not count: waiting responses become errors, and later ones do at once."""
     lease, told, wanted = AnswerLease(LEASE_MS, lambda: 10_000), list[bool](), list[bool]()
     lease.want_proof = lambda: wanted.append(True)

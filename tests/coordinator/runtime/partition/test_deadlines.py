@@ -29,7 +29,7 @@ def subject(due: list[GroupId], waiting: list[Callable[[], None]]) -> Deadlines:
     return deadlines
 
 
-async def test_what_waits_for_its_turn_is_looked_at_before_anything_is_due() -> None:
+async def test_queued_requests_are_considered_before_deadlines() -> None:
     """A heartbeat may be queued behind thousands of other requests."""
     due, waiting = list[GroupId](), list[Callable[[], None]]()
     deadlines = subject(due, waiting)
@@ -68,7 +68,7 @@ async def test_more_than_a_second_late_is_the_machines_doing(late_ms: int, pause
     deadlines.close()
 
 
-def test_a_machine_that_stands_still_just_before_a_deadline_is_decided_stood_still_too() -> None:
+def test_a_machine_that_pauses_just_before_a_deadline_is_treated_as_paused() -> None:
     """Between the timer and the check of requests that arrived in the meantime."""
 
     async def story() -> None:

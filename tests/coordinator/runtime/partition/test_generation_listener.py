@@ -50,7 +50,7 @@ async def watched(storage: MemoryStorage | None = None) -> tuple[SimulatedProces
 
 
 @story
-async def test_a_group_is_told_of_from_its_first_member_to_its_last() -> None:
+async def test_a_group_is_reported_from_its_first_member_to_its_last() -> None:
     """Wanted while the first join waits, then each generation once, then Empty; other changes are not reported."""
     process, watcher = await watched()
     join = process.join("a")
@@ -69,7 +69,7 @@ async def test_a_group_is_told_of_from_its_first_member_to_its_last() -> None:
 
 
 @story
-async def test_the_watch_knows_before_anybody_is_answered() -> None:
+async def test_the_watch_is_notified_before_any_response() -> None:
     """The listener was called before the response, and not before the events were durable."""
     process, watcher = await watched()
     told = await process.stable_group("a")
@@ -105,7 +105,7 @@ async def test_an_id_that_was_handed_out_wants_the_group() -> None:
 
 
 @story
-async def test_a_group_that_nobody_wants_is_gone() -> None:
+async def test_a_group_of_an_abandoned_first_join_is_reported_as_gone() -> None:
     """It counts as without a generation; when it is created again it is reported again. A group that never existed is
     not reported.
     """
@@ -124,7 +124,7 @@ async def test_a_group_that_nobody_wants_is_gone() -> None:
 
 
 @story
-async def test_what_is_decided_together_is_told_once() -> None:
+async def test_decisions_made_together_are_reported_once() -> None:
     """The last leave and the deletion, queued behind an append: the generation between is not reported."""
     process, watcher = await watched()
     told = await process.stable_group("a", "b")
@@ -141,7 +141,7 @@ async def test_what_is_decided_together_is_told_once() -> None:
 
 
 @story
-async def test_what_is_taken_over_is_told_of() -> None:
+async def test_taken_over_groups_are_reported() -> None:
     """Each existing group, wanted or not, as it is in the log."""
     storage = MemoryStorage()
     first, _ = await watched(storage)
@@ -157,7 +157,7 @@ async def test_what_is_taken_over_is_told_of() -> None:
 
 
 @story
-async def test_a_group_that_nobody_comes_back_to_is_told_of_after_a_takeover() -> None:
+async def test_an_abandoned_group_is_reported_after_a_takeover() -> None:
     """An id was handed out for it, which is not in the log: without it nothing keeps us in the group upstream."""
     storage = MemoryStorage()
     first, _ = await watched(storage)
@@ -170,7 +170,7 @@ async def test_a_group_that_nobody_comes_back_to_is_told_of_after_a_takeover() -
 
 
 @story
-async def test_nothing_is_told_when_the_partition_is_given_up() -> None:
+async def test_nothing_is_reported_when_the_partition_is_released() -> None:
     """Neither its groups, which continue elsewhere, nor pending decisions; a later takeover reports their state."""
     process, watcher = await watched()
     told = await process.stable_group("a")

@@ -121,7 +121,7 @@ def test_commands_of_many_events_are_stored_in_several_batches(monkeypatch: pyte
     simulate(story())
 
 
-def test_what_has_run_out_together_is_stored_together(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_deadlines_that_expire_together_are_stored_together(monkeypatch: pytest.MonkeyPatch) -> None:
     """Including the sessions of a group that was just loaded."""
 
     async def story() -> None:
@@ -166,7 +166,7 @@ def test_after_a_slow_load_members_have_their_full_time_from_its_end(monkeypatch
     simulate(story())
 
 
-def test_a_parked_request_that_is_asked_again_leaves_nothing_behind() -> None:
+def test_a_repeated_parked_request_leaves_nothing_behind() -> None:
     """J13, SG17: the earlier one is never answered, as in Kafka, so nothing may be kept for it."""
 
     async def story() -> None:
@@ -232,7 +232,7 @@ def test_many_records_of_one_group_are_written_again_a_few_at_a_time(monkeypatch
     simulate(story())
 
 
-def test_what_a_parked_request_has_brought_is_not_kept_beside_the_group() -> None:
+def test_the_payload_of_a_parked_request_is_not_kept_twice() -> None:
     """A follower's sync may have 64 MB of assignments that are never read."""
 
     class Large(bytes):
@@ -311,7 +311,7 @@ def test_after_a_pause_what_is_being_stored_has_its_full_time_again_too() -> Non
     simulate(story())
 
 
-def test_who_was_decided_before_the_end_is_told_what_was_decided(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_client_decided_before_the_end_gets_its_response(monkeypatch: pytest.MonkeyPatch) -> None:
     """It is durable; only the others are sent elsewhere."""
     monkeypatch.setattr(slices, "SLICE_S", 0.0)
 

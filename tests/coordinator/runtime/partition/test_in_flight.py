@@ -73,7 +73,7 @@ def test_a_group_is_shown_when_its_creation_is_durable() -> None:
     simulate(story())
 
 
-def test_an_assignment_is_told_when_it_is_durable() -> None:
+def test_an_assignment_is_sent_when_it_is_durable() -> None:
     """SG9, SG11, CC3: no sync is answered before; Kafka would refuse the commit with 27."""
 
     async def story() -> None:

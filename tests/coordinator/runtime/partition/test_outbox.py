@@ -143,7 +143,7 @@ async def test_a_cancelled_caller_ends_nothing_but_itself() -> None:
 
 
 @story
-async def test_what_waits_is_appended_together_a_thousand_groups_at_a_time() -> None:
+async def test_waiting_events_are_appended_together_up_to_a_thousand_groups() -> None:
     """With more the first of them would wait for the last."""
     writer, settled = Writer(), list[AppendRefused | None]()
     out = outbox(writer, MemoryOffsetStore())
@@ -187,7 +187,7 @@ async def test_transitions_are_counted_when_they_are_durable() -> None:
 
 
 @story
-async def test_what_was_appended_proves_the_lease_from_when_it_was_sent() -> None:
+async def test_an_append_proves_the_lease_from_its_send_time() -> None:
     """A refusal proves nothing: it may be due to our own limit."""
     now_ms = 10_000
     lease = AnswerLease(2_000, lambda: now_ms)

@@ -19,7 +19,7 @@ LIMIT_BYTES = 10_000
 TOO_LARGE = bytes(2 * LIMIT_BYTES)
 
 
-def test_a_group_whose_first_join_cannot_be_stored_was_never_there() -> None:
+def test_a_group_whose_first_join_cannot_be_stored_never_existed() -> None:
     """J4: the join gets the error and no member id, in one step or in two."""
 
     async def story() -> None:
@@ -36,7 +36,7 @@ def test_a_group_whose_first_join_cannot_be_stored_was_never_there() -> None:
     simulate(story())
 
 
-def test_what_cannot_be_encoded_fails_alone_and_is_named() -> None:
+def test_an_unencodable_event_fails_alone_and_is_named() -> None:
     """Not the first of those that were decided together with it."""
 
     async def story() -> None:
@@ -56,7 +56,7 @@ def test_what_cannot_be_encoded_fails_alone_and_is_named() -> None:
     simulate(story())
 
 
-def test_what_was_refused_together_is_stored_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_events_refused_together_are_stored_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each of them: only the culprit fails, and is found in one pass."""
 
     async def story() -> None:

@@ -80,7 +80,7 @@ def test_joins_that_are_refused_before_their_group_is_looked_up_have_a_line_a_mi
     simulate(story())
 
 
-def test_a_join_to_a_full_group_is_told_with_the_setting_that_is_to_blame() -> None:
+def test_a_join_to_a_full_group_is_logged_with_the_setting() -> None:
     async def story() -> None:
         process = await started(max_size=1)
         assert (await process.join("a", **PATIENT)).error is ErrorCode.none
@@ -117,7 +117,7 @@ def test_a_join_to_a_full_group_is_told_with_the_setting_that_is_to_blame() -> N
     ],
     ids=("assignor", "type", "nothing"),
 )
-def test_a_join_with_another_protocol_is_told_with_what_it_offers_and_what_the_group_has(
+def test_a_join_with_another_protocol_is_logged_with_both_protocols(
     join: dict[str, Any], event: str, said: dict[str, Any]
 ) -> None:
     async def story() -> None:
@@ -136,7 +136,7 @@ def test_a_join_with_another_protocol_is_told_with_what_it_offers_and_what_the_g
     simulate(story())
 
 
-def test_a_join_without_a_group_id_is_told() -> None:
+def test_a_join_without_a_group_id_is_logged() -> None:
     async def story() -> None:
         process = await started()
         process.group_id = GroupId("")
@@ -149,7 +149,7 @@ def test_a_join_without_a_group_id_is_told() -> None:
     simulate(story())
 
 
-def test_refusals_that_pass_by_themselves_are_not_told() -> None:
+def test_transient_refusals_are_not_logged() -> None:
     """A client whose member id is unknown retries without it at once."""
 
     async def story() -> None:

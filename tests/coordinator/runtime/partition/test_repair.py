@@ -162,7 +162,7 @@ def incarnated(storage: MemoryStorage) -> list[Event]:
     return [event for event in events_in(storage) if isinstance(event, Event)]
 
 
-def test_it_is_said_before_what_would_be_lost() -> None:
+def test_losses_are_shown_before_the_repair() -> None:
     """Each record with its entity, offset and error; and what is kept. The dry run changes nothing."""
 
     async def story() -> None:
@@ -185,7 +185,7 @@ def test_it_is_said_before_what_would_be_lost() -> None:
     simulate(story())
 
 
-def test_the_log_says_who_had_it_done() -> None:
+def test_the_log_records_the_requester_of_the_repair() -> None:
     """`muster replay` no longer reports the group as quarantined."""
 
     async def story() -> None:
@@ -222,7 +222,7 @@ async def is_called_quarantined(process: SimulatedProcess) -> bool:
     return bool(line.quarantined)
 
 
-def test_what_cannot_be_asked_is_refused() -> None:
+def test_invalid_repair_requests_are_refused() -> None:
     """A quarantined group refuses everything but its repair, and a healthy one refuses the repair."""
 
     async def story() -> None:
@@ -260,7 +260,7 @@ def test_a_repair_whose_append_fails_is_done_or_not(is_stored: bool) -> None:
     simulate(story())
 
 
-def test_who_asks_twice_at_once_is_told_to_wait() -> None:
+def test_a_second_repair_at_once_is_refused_for_now() -> None:
     """There is only one repair."""
 
     async def story() -> None:
@@ -278,7 +278,7 @@ def test_who_asks_twice_at_once_is_told_to_wait() -> None:
     simulate(story())
 
 
-def test_a_repair_that_is_stored_after_the_partition_was_given_up_takes_no_effect_here() -> None:
+def test_a_repair_stored_after_the_partition_was_released_has_no_effect_here() -> None:
     """The next owner finds it in the log; here no response is sent, and the group is not served."""
 
     async def story() -> None:

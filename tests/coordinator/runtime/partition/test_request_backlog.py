@@ -20,7 +20,7 @@ JOIN_BYTES = COMMAND_BYTES + ENTRY_BYTES
 REFUSING = "refusing requests with a retriable error: those that wait for the event log exceed half of "
 
 
-def test_what_waits_for_the_log_is_limited_for_all_groups_together() -> None:
+def test_requests_waiting_for_the_log_are_limited_for_all_groups_together() -> None:
     """Excess requests have to be retried; a heartbeat of a group that waits for nothing is answered as always."""
 
     async def story() -> None:

@@ -76,7 +76,7 @@ def test_a_clock_that_jumps_ahead_and_back_is_never_believed() -> None:
 
 
 @pytest.mark.parametrize(("kept_ms", "for_s"), [(0, 86_400), (2 * DAY_MS + 500, 2 * 86_400)])
-def test_it_is_said_for_how_long_a_jump_is_not_believed(kept_ms: int, for_s: int) -> None:
+def test_the_time_until_a_clock_jump_is_believed_is_logged(kept_ms: int, for_s: int) -> None:
     """A day, or the retention of offsets if longer; in whole seconds."""
     clocks = Clocks()
     subject = RetentionClock(clocks, kept_ms=kept_ms)
@@ -133,7 +133,7 @@ def test_a_second_jump_that_lasts_is_believed_in_the_end() -> None:
     assert clocks.wall_ms() - subject.observe() <= 2 * BELIEVED_AFTER_MS // 600_000 * 2 * JUMP_MS
 
 
-def test_what_was_committed_while_the_clock_was_behind_is_kept_for_its_time() -> None:
+def test_offsets_committed_while_the_clock_was_behind_are_kept_for_their_retention() -> None:
     """Setting the clock right is a jump ahead, which is not believed before these commits have expired."""
     clocks, kept_ms = Clocks(), 7 * DAY_MS
     subject = RetentionClock(clocks, kept_ms=kept_ms)
@@ -245,7 +245,7 @@ async def test_a_file_is_not_trimmed_by_a_clock_that_has_jumped_ahead(
         await until(is_trimmed)
 
 
-def test_a_jump_is_told_when_it_is_seen_believed_or_undone() -> None:
+def test_a_clock_jump_is_logged_when_seen_believed_or_undone() -> None:
     """Once each, however often the clocks are compared, with the size of the lead."""
     clocks = Clocks()
     subject = RetentionClock(clocks, kept_ms=0)

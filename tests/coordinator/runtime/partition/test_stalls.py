@@ -188,9 +188,7 @@ def blamed(storage: MemoryStorage) -> list[AnyRecordedEvent]:
         MemberRemoved,
     ],
 )
-def test_nobody_who_lives_is_expelled_because_an_append_takes_long(
-    kind: type[AnyRecordedEvent], sessions: float
-) -> None:
+def test_no_live_member_is_expelled_by_a_slow_append(kind: type[AnyRecordedEvent], sessions: float) -> None:
     storage = MemoryStorage()
 
     async def story() -> None:
@@ -207,7 +205,7 @@ def test_nobody_who_lives_is_expelled_because_an_append_takes_long(
 
 
 @pytest.mark.parametrize("sessions", STALLS)
-def test_nobody_who_lives_is_expelled_because_a_commit_takes_long(sessions: float) -> None:
+def test_no_live_member_is_expelled_by_a_slow_commit(sessions: float) -> None:
     storage = MemoryStorage()
 
     async def story() -> None:
@@ -248,7 +246,7 @@ def test_a_dead_member_is_expelled_one_session_after_the_stall_all_the_same() ->
     simulate(story())
 
 
-def test_a_group_that_is_asked_without_a_pause_expels_its_dead_all_the_same() -> None:
+def test_a_constantly_busy_group_still_expels_its_dead_members() -> None:
     """A due deadline is processed in order, however many requests the group gets."""
 
     async def story() -> None:
@@ -286,7 +284,7 @@ def test_a_join_phase_that_began_with_a_slow_append_has_its_full_time_from_then_
     simulate(story())
 
 
-def test_who_asked_before_the_stall_is_not_expelled_by_a_look_that_comes_late() -> None:
+def test_a_member_that_asked_before_the_stall_is_not_expelled_by_a_late_check() -> None:
     """Its request is decided, but not yet answered, when deadlines are checked for a time long after it arrived."""
 
     async def story() -> None:
@@ -308,7 +306,7 @@ def test_who_asked_before_the_stall_is_not_expelled_by_a_look_that_comes_late() 
     simulate(story())
 
 
-def test_a_deadline_whose_rule_fails_is_tried_again_after_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_deadline_whose_rule_fails_is_retried_later(monkeypatch: pytest.MonkeyPatch) -> None:
     """Not at once, which would block everything else, and not never."""
     tried_s: list[float] = []
 

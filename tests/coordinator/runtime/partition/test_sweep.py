@@ -142,7 +142,7 @@ async def test_nothing_vanishes_before_its_deletion_is_durable() -> None:
 
 
 @story
-async def test_an_append_that_failed_has_taken_nothing_away() -> None:
+async def test_a_failed_append_has_removed_nothing() -> None:
     """The next sweep after the takeover deletes it."""
     process = await started()
     await process.commit(5, retention_ms=1)
@@ -183,7 +183,7 @@ async def test_a_crash_between_the_event_and_the_offsets_is_finished_by_the_next
 
 
 @story
-async def test_a_commit_that_is_under_way_is_not_swept_away() -> None:
+async def test_a_pending_commit_is_not_swept_away() -> None:
     """The sweep checks the group when the commit is durable, and removes only what has expired."""
     process = await started()
     await process.commit(5, retention_ms=1)
@@ -233,7 +233,7 @@ async def test_the_offsets_of_a_quarantined_group_are_left_alone() -> None:
 
 
 @story
-async def test_a_process_that_has_stopped_sweeps_no_more() -> None:
+async def test_a_stopped_process_does_not_sweep() -> None:
     """No timer is left, and expired data is there for the next owner."""
     process = await started()
     await process.commit(5, retention_ms=1)

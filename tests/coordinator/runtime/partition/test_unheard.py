@@ -32,7 +32,7 @@ async def stable_group(asked: Asked) -> tuple[SimulatedProcess, dict[str, JoinGr
     return process, await process.stable_group("a", "b")
 
 
-def test_nobody_is_expired_before_it_is_known_whether_they_could_be_heard() -> None:
+def test_no_member_is_expired_before_its_reachability_is_known() -> None:
     """However long that takes; then each has its full time again."""
 
     async def story() -> None:
@@ -50,7 +50,7 @@ def test_nobody_is_expired_before_it_is_known_whether_they_could_be_heard() -> N
     simulate(story())
 
 
-def test_who_could_be_heard_and_was_not_is_expired() -> None:
+def test_a_reachable_and_silent_member_is_expired() -> None:
     async def story() -> None:
         asked = Asked()
         process, told = await stable_group(asked)
@@ -63,7 +63,7 @@ def test_who_could_be_heard_and_was_not_is_expired() -> None:
     simulate(story())
 
 
-def test_who_could_not_be_heard_for_a_while_has_the_full_time_from_then_on() -> None:
+def test_a_member_unreachable_for_a_while_has_the_full_timeout_from_then_on() -> None:
     """The broker in between was unreachable and is back: a new Kafka coordinator gives full sessions too."""
 
     async def story() -> None:
@@ -84,7 +84,7 @@ def test_who_could_not_be_heard_for_a_while_has_the_full_time_from_then_on() -> 
     simulate(story())
 
 
-def test_a_dead_member_goes_however_often_the_broker_between_is_away() -> None:
+def test_a_dead_member_expires_despite_repeated_broker_outages() -> None:
     """Once the full time; then the length of each outage, while live members get the full time each time."""
 
     async def story() -> None:
@@ -111,7 +111,7 @@ def test_a_dead_member_goes_however_often_the_broker_between_is_away() -> None:
     simulate(story())
 
 
-def test_whose_session_ends_while_it_is_asked_is_asked_about_by_itself() -> None:
+def test_a_session_that_ends_during_a_query_gets_a_query_of_its_own() -> None:
     """The first answer describes the situation at the time of its question."""
 
     async def story() -> None:
@@ -129,7 +129,7 @@ def test_whose_session_ends_while_it_is_asked_is_asked_about_by_itself() -> None
     simulate(story())
 
 
-def test_nobody_asks_while_members_are_heard() -> None:
+def test_no_query_is_sent_while_members_heartbeat() -> None:
     """A heartbeat moves the deadline silently: that the old one fires is no reason to ask."""
 
     async def story() -> None:
@@ -146,7 +146,7 @@ def test_nobody_asks_while_members_are_heard() -> None:
 
 
 @pytest.mark.parametrize("away", [None, (0, 10**9)])
-def test_what_is_told_of_a_group_that_is_no_longer_served_changes_nothing(away: Unheard | None) -> None:
+def test_results_for_a_group_that_is_no_longer_served_change_nothing(away: Unheard | None) -> None:
     async def story() -> None:
         asked = Asked()
         process, _ = await stable_group(asked)

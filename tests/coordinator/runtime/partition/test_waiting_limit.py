@@ -106,7 +106,7 @@ def test_one_principal_has_its_limit_over_all_groups() -> None:
     assert first == second == others == third == [JOINED]
 
 
-def test_where_nobody_authenticates_each_group_has_its_limit() -> None:
+def test_without_authentication_each_group_has_its_limit() -> None:
     asked = Asked()
     for member_id in "ab":
         assert asked.join(member_id, principal=ANONYMOUS, group_id="one") == []
@@ -121,7 +121,7 @@ def test_a_sync_over_the_limit_is_sent_back_to_join() -> None:
     assert asked.sync("c") == [SyncGroupOutcome(error=ErrorCode.rebalance_in_progress)]
 
 
-def test_who_asks_again_waits_once() -> None:
+def test_a_repeated_join_waits_once() -> None:
     """The former request is never answered (J13), and its place is freed."""
 
     async def story() -> None:
@@ -148,7 +148,7 @@ def test_who_asks_again_waits_once() -> None:
     simulate(story())
 
 
-def test_a_held_join_whose_next_one_is_answered_at_once_waits_no_more() -> None:
+def test_a_delayed_join_whose_retry_is_answered_at_once_stops_waiting() -> None:
     """Learners were switched on, so the member is admitted without a rebalance."""
 
     async def story() -> None:
@@ -234,7 +234,7 @@ def test_a_client_that_has_gone_keeps_no_place(name: str) -> None:
     assert asked.waiting_quota.waiting == 0
 
 
-def test_who_is_refused_does_not_take_the_place_of_who_waits() -> None:
+def test_a_refused_join_does_not_take_a_waiting_place() -> None:
     """Otherwise one member's name would let any number of requests wait."""
     asked = Asked()
     assert asked.join("a") == []
@@ -261,7 +261,7 @@ def test_heartbeats_never_wait_for_a_place() -> None:
     assert answers == [HeartbeatOutcome(error=ErrorCode.none)]
 
 
-def test_a_limit_that_is_reached_again_and_again_is_told_once() -> None:
+def test_a_limit_reached_repeatedly_is_logged_once() -> None:
     told: list[str] = []
     quota = Quota[str](20, told.append)
     for _ in range(100):

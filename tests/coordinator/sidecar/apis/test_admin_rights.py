@@ -80,7 +80,7 @@ async def is_deleted(direct: Connection, group_id: str) -> bool:
     return bool(answer["results"][0]["error_code"] == 0)
 
 
-async def test_a_user_is_told_of_groups_that_he_may_see(broker: SecuredBroker, muster: MusterProcess) -> None:
+async def test_a_user_sees_the_groups_it_may_describe(broker: SecuredBroker, muster: MusterProcess) -> None:
     """Only these are listed, including those that upstream does not list; each described group has its own result."""
     scene = Scene()
     async with scene.set_up(broker, muster) as admin, speaking(muster.bootstrap, "alice") as alice:
@@ -103,7 +103,7 @@ async def test_a_user_is_told_of_groups_that_he_may_see(broker: SecuredBroker, m
         assert may_read == {1 << 3 | 1 << 8}, "READ, and DESCRIBE with it"
 
 
-async def test_a_user_deletes_groups_that_he_may_delete(broker: SecuredBroker, muster: MusterProcess) -> None:
+async def test_a_user_deletes_the_groups_it_may_delete(broker: SecuredBroker, muster: MusterProcess) -> None:
     """The others are refused in the same response, and stay."""
     scene = Scene()
     async with scene.set_up(broker, muster) as admin:
@@ -120,7 +120,7 @@ async def test_a_user_deletes_groups_that_he_may_delete(broker: SecuredBroker, m
         assert set(await _listed(admin, scene)) == kept | {scene.name("hidden", "left")}
 
 
-async def test_a_user_alters_settings_that_he_may_alter(broker: SecuredBroker, muster: MusterProcess) -> None:
+async def test_a_user_alters_the_settings_it_may_alter(broker: SecuredBroker, muster: MusterProcess) -> None:
     """Muster's configs need the same rights as Kafka's, to alter and to describe; nothing of other groups leaks."""
     scene = Scene()
     async with scene.set_up(broker, muster) as admin:
@@ -148,7 +148,7 @@ async def test_a_user_alters_settings_that_he_may_alter(broker: SecuredBroker, m
     ],
     ids=lambda value: "+".join(value) if isinstance(value, tuple) else None,
 )
-async def test_who_moves_a_group_may_read_it_and_who_sees_its_members_may_describe_it(
+async def test_moving_a_group_needs_read_and_seeing_its_members_needs_describe(
     broker: SecuredBroker, muster: MusterProcess, rights: tuple[str, ...], altered: int, described: int
 ) -> None:
     """In addition to what the broker requires; Muster's configs without members are described like Kafka's own."""

@@ -63,7 +63,7 @@ async def left(front: Front, offset: int = 1) -> dict[str, str]:
     return names
 
 
-def test_what_tools_say_of_our_groups_at_the_brokers(front: Front, living: dict[str, str]) -> None:
+def test_tools_describe_our_groups_at_the_brokers(front: Front, living: dict[str, str]) -> None:
     """They are left out, or refused as no consumer groups, as in docs/sidecar.md; kafka-groups lists the shadow."""
     at = ["--bootstrap-server", front.broker.bootstrap]
     listed = run_tool(JavaTool.CONSUMER_GROUPS, *at, "--list").stdout.split()

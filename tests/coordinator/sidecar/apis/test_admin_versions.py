@@ -209,7 +209,7 @@ async def test_offsets_of_groups_without_members_are_deleted_by_the_broker(front
             assert await committed(through, group_id, front.topic) == {1: 2}
 
 
-async def test_a_group_that_was_just_left_takes_a_commit_of_nobody(front: Front) -> None:
+async def test_a_group_that_was_just_left_accepts_a_commit_without_a_member(front: Front) -> None:
     """`--reset-offsets` sends such a commit: the leaving shadow does not make the broker refuse it."""
     async with talking(front.muster.bootstrap) as through:
         for _ in range(10):

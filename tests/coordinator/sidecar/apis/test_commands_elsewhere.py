@@ -74,7 +74,7 @@ def test_a_broker_is_named_as_one(front: Front, upstreams: str, arguments: list[
 
 
 @pytest.mark.parametrize("arguments", CHANGES, ids=" ".join)
-def test_a_group_whose_members_are_upstream_is_not_called_unknown(
+def test_a_group_with_members_upstream_is_not_called_unknown(
     front: Front, upstreams: str, arguments: list[str]
 ) -> None:
     """Changes report the same as `members list`; `muster release` does not suggest adopting it."""
@@ -104,7 +104,7 @@ def test_a_group_of_a_newer_type_is_not_called_unknown(front: Front) -> None:
         consumer.end()
 
 
-def test_a_sidecar_that_is_for_other_groups_says_so(front: Front, upstreams: str) -> None:
+def test_a_sidecar_for_other_groups_says_so(front: Front, upstreams: str) -> None:
     """It relays requests about that group, so it responds like a broker."""
     at = ["--upstream", front.broker.bootstrap, "--broker-base-port", str(lasting_base())]
     with running_muster(log="memory:", options=[*at, "--groups", "others-*"]) as muster:
@@ -116,7 +116,7 @@ def test_a_sidecar_that_is_for_other_groups_says_so(front: Front, upstreams: str
         assert (done.exit_code, "nothing to release" in done.stderr) == (0, True)
 
 
-async def test_all_groups_are_not_released_by_who_may_not_see_them() -> None:
+async def test_releasing_all_groups_needs_permission_to_describe_them() -> None:
     """A list omits groups that the user may not describe; `--all` says which permission is missing."""
     with shared_broker() as broker, sidecar(broker) as muster:
         seen, hidden = new_group(), new_group()

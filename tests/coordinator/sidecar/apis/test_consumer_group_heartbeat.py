@@ -87,7 +87,7 @@ def told(payload: bytes, version: int = 1) -> Any:
         (3, OURS, ErrorCode.fenced_member_epoch, ErrorCode.fenced_member_epoch),
     ],
 )
-async def test_what_the_client_is_told(
+async def test_the_client_gets_an_error(
     version: int, member_epoch: int, group_id: str, error: ErrorCode, expected: ErrorCode
 ) -> None:
     async with listening(error) as (broker, relay, client):
@@ -112,7 +112,7 @@ async def test_a_client_that_waits_is_named_once_in_the_log() -> None:
     assert "group.protocol=classic" in line["way_out"]
 
 
-async def test_only_who_joins_is_held_and_nobody_on_another_connection() -> None:
+async def test_only_a_join_is_delayed_and_no_other_connection() -> None:
     """A former member gets its response at once, like all clients whose response is the broker's own."""
     async with listening(delay_ms=FOR_EVER_MS) as (broker, relay, client):
         client.send(beat(0))
@@ -142,7 +142,7 @@ async def test_held_answers_come_in_their_turn() -> None:
         assert [(await client.answer())[0] for _ in range(4)] == [1, 2, 3, 4]
 
 
-async def test_who_stops_does_not_wait_for_it() -> None:
+async def test_shutdown_does_not_wait_for_the_delay() -> None:
     """The response is correct without the delay; so it is sent, and the connection closes."""
     async with listening(delay_ms=FOR_EVER_MS) as (broker, relay, client):
         client.send(beat(0))
@@ -154,7 +154,7 @@ async def test_who_stops_does_not_wait_for_it() -> None:
         assert await client.rest() == b""
 
 
-async def test_who_goes_away_leaves_nothing_behind() -> None:
+async def test_a_disconnected_client_leaves_nothing_behind() -> None:
     async with listening(delay_ms=FOR_EVER_MS) as (broker, relay, client):
         client.send(beat(0))
         await until(lambda: broker.asked)
@@ -166,7 +166,7 @@ async def test_who_goes_away_leaves_nothing_behind() -> None:
         assert connection._answering._delay.cancelled()
 
 
-async def test_a_broker_that_is_lost_has_what_it_said_told() -> None:
+async def test_the_last_response_of_a_lost_broker_is_delivered() -> None:
     async with listening(delay_ms=FOR_EVER_MS) as (broker, relay, client):
         client.send(beat(0))
         await until(lambda: broker.asked)

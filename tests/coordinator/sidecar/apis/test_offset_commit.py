@@ -154,7 +154,7 @@ def at_work(api_key: int) -> "list[asyncio.Task[Any]]":
 # ---- broker errors about the shadow ------------------------------------------------------------------
 
 
-async def test_what_the_broker_says_of_the_shadow_has_the_client_try_again() -> None:
+async def test_errors_about_the_shadow_make_the_client_retry() -> None:
     """The shadow is checked."""
     async with staged() as (stage, broker, _, client):
         answering(broker, ErrorCode.unknown_member_id, ErrorCode.fenced_instance_id, ErrorCode.illegal_generation)
@@ -198,7 +198,7 @@ async def test_before_the_log_is_read_a_commit_goes_to_the_broker_if_others_have
         assert relay.groups.commands
 
 
-async def test_while_a_partition_is_taken_over_a_commit_is_told_that_it_is_loading() -> None:
+async def test_a_commit_during_a_takeover_is_answered_as_loading() -> None:
     """Upstream is not asked whose group it is, as the log will soon show it."""
     async with staged(router(Upstream(), is_loaded=False, is_loaded_soon=True)) as (_, _, relay, client):
         assert committed(await client.ask(commit(0))) == [ErrorCode.coordinator_load_in_progress]
@@ -222,7 +222,7 @@ async def test_a_refusal_that_asks_the_broker_first_ends_with_it() -> None:
         assert await client.rest() == b""
 
 
-async def test_who_asks_when_the_broker_is_gone_ends_at_once() -> None:
+async def test_a_request_after_the_broker_is_lost_ends_at_once() -> None:
     """The rules had not decided before."""
     async with staged() as (_, broker, relay, client):
         relay.groups.outcome = lambda _: None

@@ -108,7 +108,7 @@ async def test_a_grant_is_over_with_the_clients_authorization() -> None:
         assert len(stage.groups.commands) == 2
 
 
-async def test_the_authorization_of_a_grant_counts_from_before_it_was_asked_for() -> None:
+async def test_the_authorization_of_a_grant_counts_from_before_its_request() -> None:
     """However late the owner's response is."""
     async with forwarding(answer_lease_ms=LEASE_MS) as stage:
 
@@ -127,7 +127,7 @@ async def test_the_authorization_of_a_grant_counts_from_before_it_was_asked_for(
         assert len(stage.groups.commands) == 2
 
 
-async def test_a_member_that_was_heard_while_its_group_changed_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_member_that_sent_a_heartbeat_while_its_group_changed_counts(monkeypatch: pytest.MonkeyPatch) -> None:
     """Its heartbeat was answered: its session is extended, by the rules of the group's current state."""
     monkeypatch.setattr(delegation, "REPORT_WITHIN_S", 60.0)
     async with granting() as (stage, client):
@@ -141,7 +141,7 @@ async def test_a_member_that_was_heard_while_its_group_changed_counts(monkeypatc
         assert (command.member_id, command.generation_id) == ("m", 1)
 
 
-async def test_who_was_heard_is_told_before_anything_else_is_sent(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_heartbeats_are_reported_before_anything_else_is_sent(monkeypatch: pytest.MonkeyPatch) -> None:
     """A heartbeat then counts before the join after it."""
     monkeypatch.setattr(delegation, "REPORT_WITHIN_S", 60.0)
     async with granting() as (stage, client):
@@ -153,7 +153,9 @@ async def test_who_was_heard_is_told_before_anything_else_is_sent(monkeypatch: p
         assert len(heard(stage)) == before + 1
 
 
-async def test_what_the_owner_was_not_told_it_is_told_once_it_is_reached_again(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_unreported_heartbeats_are_reported_once_the_owner_is_reached_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """A member that was answered while the link hung does not expire; and without the link no more are answered."""
     monkeypatch.setattr(delegation, "REPORT_WITHIN_S", 60.0)
     async with granting() as (stage, client):
@@ -195,7 +197,7 @@ def _valid(stage: Stage) -> ConsentedTicket:
     return ConsentedTicket(stage.groups.tickets[-1], stage.owner.service.monotonic_ms() + LEASE_MS)
 
 
-async def test_a_lease_counts_from_before_the_owner_was_asked() -> None:
+async def test_a_lease_counts_from_before_its_request() -> None:
     """However late its response is, for example to a process that was suspended."""
     clock, sent = BootClock(), list[HeartbeatReport]()
     delegated = DelegatedHeartbeats(

@@ -42,7 +42,7 @@ async def test_a_heartbeat_is_answered_by_the_owner() -> None:
         assert stage.frontend.groups.commands == []
 
 
-async def test_the_broker_is_asked_on_the_clients_own_connection() -> None:
+async def test_the_broker_is_queried_on_the_clients_own_connection() -> None:
     """The client needs READ on the group: what the broker denies to the client is denied."""
     async with forwarding() as stage:
 
@@ -58,7 +58,7 @@ async def test_the_broker_is_asked_on_the_clients_own_connection() -> None:
         assert stage.groups.commands == []
 
 
-async def test_a_parked_join_holds_up_nobody_else() -> None:
+async def test_a_parked_join_delays_no_other_client() -> None:
     """Other clients of the same link are answered meanwhile."""
     async with forwarding() as stage:
         waiting, other = await stage.frontend.connect(1), await stage.frontend.connect(1)
@@ -78,7 +78,7 @@ def short_linger(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("short_linger")
-async def test_a_client_that_has_gone_waits_no_more() -> None:
+async def test_a_disconnected_client_stops_waiting() -> None:
     """The owner is notified, so its parked join counts for no client."""
     async with forwarding() as stage:
         client, gone = await stage.parked_join()
@@ -89,7 +89,7 @@ async def test_a_client_that_has_gone_waits_no_more() -> None:
         assert gone == [command.caller.request_id]
 
 
-async def test_what_is_left_of_a_request_is_dropped_when_the_next_one_comes() -> None:
+async def test_the_rest_of_a_request_is_dropped_when_the_next_one_arrives() -> None:
     """Its response would be taken for the next one's: a frontend has one pending request for each client."""
     async with forwarding() as stage:
         _, gone = await stage.parked_join()
@@ -134,7 +134,7 @@ async def test_a_client_of_the_process_itself_has_one_connection_as_edge_and_as_
         assert served.record.edge is None
 
 
-async def test_a_join_whose_owner_ends_is_sent_to_the_next_one_with_the_same_id() -> None:
+async def test_a_join_whose_owner_ends_goes_to_the_next_one_with_the_same_id() -> None:
     """It adds no second member, and its client notices nothing."""
     async with forwarding() as stage:
         stage.frontend.service.new_uuid = lambda: str(uuid4())
@@ -207,7 +207,7 @@ async def test_a_join_that_the_owner_hands_over_goes_to_the_next_one() -> None:
         assert parse("JoinGroup", 3, (await client.answer())[1]).error_code == 0
 
 
-async def test_a_join_at_a_broker_that_does_not_coordinate_is_told_so_at_once() -> None:
+async def test_a_join_at_a_broker_that_is_not_the_coordinator_is_refused_at_once() -> None:
     """It does not wait for the next owner, which would get the same answer from the client's broker."""
     async with forwarding() as stage:
         asked = 0
@@ -272,7 +272,7 @@ async def test_without_an_owner_clients_try_again(is_owned: bool, monkeypatch: p
         assert stage.frontend.groups.commands == []
 
 
-async def test_who_stops_waits_for_no_next_owner() -> None:
+async def test_a_stopping_process_waits_for_no_next_owner() -> None:
     """Clients get their responses at once, and ask elsewhere."""
     async with forwarding() as stage:
         client = await stage.frontend.connect(1)

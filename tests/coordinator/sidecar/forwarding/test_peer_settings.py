@@ -51,7 +51,7 @@ def test_sidecars_that_share_a_log_have_a_secret(secret: Path) -> None:
         ({"peer_tls_key": Path("key.pem")}, "--peer-tls-key also needs --peer-tls-certificate and --peer-tls-ca"),
     ],
 )
-def test_what_is_missing_or_may_not_be_is_told(secret: Path, flags: dict[str, Any], told: str) -> None:
+def test_missing_or_invalid_settings_are_reported(secret: Path, flags: dict[str, Any], told: str) -> None:
     assert refused(secret, **flags).splitlines()[0].startswith(told)
 
 
@@ -63,7 +63,7 @@ def test_an_edge_needs_no_node_id_of_its_own(secret: Path) -> None:
     assert shared(secret, role="edge").node_id == 3
 
 
-def test_a_secret_that_cannot_be_used_is_told(secret: Path, tmp_path: Path) -> None:
+def test_an_unusable_secret_is_reported(secret: Path, tmp_path: Path) -> None:
     """A short one, with the command that creates one; and a missing file."""
     secret.write_text("short")
     assert refused(secret).startswith(f"--peer-secret-file={secret}: a secret of 5 bytes, 16 are needed; make one with")
@@ -72,7 +72,7 @@ def test_a_secret_that_cannot_be_used_is_told(secret: Path, tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("flag", ["role", "peer_listen", "peer_advertise", "peer_secret_file", "node_id"])
-def test_who_shares_nothing_has_no_use_for_them(secret: Path, flag: str) -> None:
+def test_a_process_that_does_not_share_rejects_them(secret: Path, flag: str) -> None:
     value = {"peer_secret_file": secret, "node_id": 2, "role": "edge"}.get(flag, "127.0.0.1:9500")
     with pytest.raises(BadSettings) as bad:
         load_settings({"upstream": "kafka:9092", flag: value}, [], None)

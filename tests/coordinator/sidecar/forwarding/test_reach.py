@@ -54,7 +54,7 @@ async def test_a_process_that_has_reached_no_owner_yet_is_not_ready() -> None:
         assert "no process owns any: start one" in reach.not_ready
 
 
-async def test_metrics_and_status_tell_of_each_owner_whether_it_is_reached() -> None:
+async def test_metrics_and_status_show_whether_each_owner_is_reached() -> None:
     async with forwarding() as stage:
         (reached,) = links_status(stage.links.states(), 0).to
         assert (reached.node_id, reached.reached, reached.error) == (2, True, "")

@@ -28,7 +28,7 @@ class Counted:
         self.asked.append({each for each in GROUPS if is_theirs(each)})
 
 
-async def test_partitions_that_are_given_up_together_are_looked_for_once() -> None:
+async def test_partitions_released_together_are_looked_up_once() -> None:
     """Each search covers all groups: with 10,000 groups and 50 partitions it would block the loop."""
     shadows, moves = Counted(), Counted()
     event_log: Any = type("Log", (), {"partitions": PARTITIONS})
@@ -74,7 +74,7 @@ class Assigned:
         self.told.append("begin")
 
 
-async def test_a_broker_that_hangs_keeps_nobody_from_a_partition() -> None:
+async def test_a_hanging_broker_does_not_keep_a_client_from_a_partition() -> None:
     """Former owners' shadows are searched in the background: the next change of owners does not wait for it."""
     assigned, hangs, looked = Assigned(), asyncio.Event(), 0
 

@@ -59,7 +59,7 @@ async def test_an_owner_that_hangs_keeps_no_heartbeat_waiting(monkeypatch: pytes
         assert (await joining.answer())[0] == 9
 
 
-async def test_who_fails_is_one_client(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_bug_affects_one_client(monkeypatch: pytest.MonkeyPatch) -> None:
     """A bug triggered by one request ends neither the link nor other requests."""
     async with forwarding() as stage:
         client, joining = await stage.frontend.connect(1), await stage.frontend.connect(1)
@@ -77,7 +77,7 @@ async def test_who_fails_is_one_client(monkeypatch: pytest.MonkeyPatch) -> None:
         assert (await joining.answer())[0] == 9
 
 
-async def test_a_client_whose_broker_is_lost_is_forwarded_no_more() -> None:
+async def test_a_client_whose_broker_is_lost_is_not_forwarded() -> None:
     """Its join is dropped at the owner, and not sent again."""
     async with forwarding() as stage:
         _, gone = await stage.parked_join()
@@ -89,7 +89,7 @@ async def test_a_client_whose_broker_is_lost_is_forwarded_no_more() -> None:
         assert len(stage.groups.commands) == 2
 
 
-async def test_who_authenticates_again_is_another_client() -> None:
+async def test_reauthentication_makes_another_client() -> None:
     """Authorizations and heartbeats cached for the former principal are never used for it."""
     async with forwarding() as stage:
         stage.groups.gives_tickets = True
@@ -107,7 +107,7 @@ async def test_who_authenticates_again_is_another_client() -> None:
         assert stage.broker.keys_asked().count(DESCRIBE_GROUPS) == asked + 1
 
 
-async def test_a_heartbeat_whose_answer_is_old_is_asked_for_again() -> None:
+async def test_a_heartbeat_with_an_old_answer_is_requested_again() -> None:
     """The frontend's machine may have been suspended, and the member expired since."""
     answers = iter([ErrorCode.none, ErrorCode.none, ErrorCode.unknown_member_id])
     async with forwarding(answer_lease_ms=1_000) as stage:
@@ -162,7 +162,7 @@ async def test_a_client_of_the_newer_protocol_asks_again_without_an_owner(monkey
         assert answer.assignment is None
 
 
-async def test_who_waits_for_an_owner_does_not_ask_meanwhile(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_client_that_waits_for_an_owner_does_not_ask_meanwhile(monkeypatch: pytest.MonkeyPatch) -> None:
     """10,000 that ask each 0.1 s would use up all time: they wait for a change."""
     monkeypatch.setattr(frontend_module, "PARKED_TIMEOUT_S", 0.5)
     tries = 0
@@ -181,7 +181,7 @@ async def test_who_waits_for_an_owner_does_not_ask_meanwhile(monkeypatch: pytest
         assert tries <= 2
 
 
-async def test_who_stops_tells_the_owner_that_nobody_waits() -> None:
+async def test_a_stopping_process_cancels_its_waiting_requests_at_the_owner() -> None:
     async with forwarding() as stage:
         client, gone = await stage.parked_join()
         stage.forwarder.stop_waiting()
@@ -226,7 +226,7 @@ def assert_nothing_is_left(stage: Stage) -> None:
         assert clients.questions == {}
 
 
-async def test_clients_that_came_and_went_leave_nothing() -> None:
+async def test_disconnected_clients_leave_nothing() -> None:
     """Answered ones, and those that were not."""
     async with forwarding() as stage:
         for number in range(30):
@@ -360,7 +360,7 @@ async def test_callbacks_are_called_some_in_each_turn() -> None:
     assert len(failures) == 1
 
 
-async def test_a_change_that_came_meanwhile_is_not_waited_for() -> None:
+async def test_a_change_that_already_arrived_is_not_awaited() -> None:
     changes = Changes(Paced())
     seen = changes.seen
     changes.notify()

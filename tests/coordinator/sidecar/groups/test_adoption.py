@@ -52,7 +52,7 @@ def adoption(answer: Callable[[], Awaitable[Any]]) -> tuple[Cluster, Move, Adopt
     return cluster, move, Adoption(cluster, ShadowName.of("log"), GROUP, move)
 
 
-async def test_who_is_in_the_list_no_more_and_was_not_told_was_dropped() -> None:
+async def test_a_member_that_left_the_list_without_notice_was_dropped() -> None:
     """It has not left: no process has reported that it revoked its partitions."""
     _, move, upstream = adoption(empty)
     await upstream.list_members(0, within_ms=60_000)

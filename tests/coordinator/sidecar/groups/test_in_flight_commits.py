@@ -111,7 +111,7 @@ async def test_a_commit_is_over_when_the_brokers_connection_is_lost() -> None:
     await holding
 
 
-async def test_what_is_over_takes_no_memory() -> None:
+async def test_finished_commits_take_no_memory() -> None:
     """Neither here nor at the connection, which may last for weeks."""
     commits, place = InFlightCommits(), connection()
     answered = commits.track(ORDERS, place)
@@ -122,7 +122,7 @@ async def test_what_is_over_takes_no_memory() -> None:
     assert not commits._commits
 
 
-async def test_what_a_client_gave_to_the_broker_is_under_way_when_it_is_gone() -> None:
+async def test_a_commit_relayed_to_the_broker_is_in_flight_after_the_client_is_gone() -> None:
     """Its bytes may not have arrived yet: the broker's connection stays until it has responded."""
     async with scripted_broker() as broker, relaying({1: broker}) as relay:
         held = Holding(broker, HEARTBEAT)

@@ -154,7 +154,7 @@ def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("other", [UPSTREAM, MUSTER])
-async def test_of_two_moves_that_are_asked_for_at_once_one_begins(other: str) -> None:
+async def test_only_one_of_two_simultaneous_moves_begins(other: str) -> None:
     """A second release would find no members to wait for: its joins would go upstream while others still work."""
     async with staged() as scene:
         answered = scene.in_flight.track(GROUP, asyncio.get_running_loop().create_future())
@@ -172,7 +172,7 @@ async def test_of_two_moves_that_are_asked_for_at_once_one_begins(other: str) ->
         assert (await scene.ended()).state is MoveState.DONE
 
 
-async def test_a_release_that_takes_long_says_whom_it_waits_for() -> None:
+async def test_a_slow_release_names_the_awaited_members() -> None:
     """After 5 s, then once a minute."""
     async with staged() as scene:
         with structlog.testing.capture_logs() as lines:
@@ -183,7 +183,7 @@ async def test_a_release_that_takes_long_says_whom_it_waits_for() -> None:
         assert (await scene.ended()).state is MoveState.DONE
 
 
-async def test_an_adoption_that_takes_long_says_whom_it_waits_for() -> None:
+async def test_a_slow_adoption_names_the_awaited_members() -> None:
     """The members are upstream's, until they join here."""
     async with staged() as scene:
         told = FormerMember(
@@ -209,7 +209,7 @@ class Socket:
 
 
 @pytest.mark.parametrize(("to", "session_ms"), [(UPSTREAM, 45_000), (MUSTER, ASSUMED_SESSION_MS)])
-async def test_whose_connection_is_gone_is_waited_for_as_long_as_its_session_in_either_direction(
+async def test_a_member_without_a_connection_is_awaited_for_its_session_in_either_direction(
     to: str, session_ms: int
 ) -> None:
     """A process that has ended delays a release by no more than that, instead of max.poll.interval.ms."""
@@ -238,7 +238,7 @@ async def test_whose_connection_is_gone_is_waited_for_as_long_as_its_session_in_
         assert (await scene.ended()).state is MoveState.DONE
 
 
-async def test_what_came_of_nothing_can_be_asked_for_again() -> None:
+async def test_a_failed_move_can_be_requested_again() -> None:
     """A release that the rules refuse; a dry run blocks nothing."""
     async with staged() as scene:
         scene.errors = [ErrorCode.coordinator_not_available, ErrorCode.coordinator_load_in_progress]
@@ -252,7 +252,7 @@ async def test_what_came_of_nothing_can_be_asked_for_again() -> None:
         assert released == AlterGroupConfigOutcome(error=ErrorCode.none, released=(MEMBER,))
 
 
-async def test_a_group_that_was_released_meanwhile_moves_no_more() -> None:
+async def test_a_group_released_meanwhile_does_not_move() -> None:
     """The rules' state at that time counts, not that of the administrator's request."""
     async with staged() as scene:
         answered = scene.in_flight.track(GROUP, asyncio.get_running_loop().create_future())
@@ -297,7 +297,7 @@ async def test_a_group_that_never_was_here_is_adopted() -> None:
         assert len(scene.groups.commands) == 1
 
 
-async def test_an_adoption_that_cannot_be_written_is_given_up() -> None:
+async def test_an_adoption_that_cannot_be_written_is_abandoned() -> None:
     """The group stays with the cluster, and the administrator gets the reason."""
 
     async with staged() as scene:

@@ -67,14 +67,14 @@ def test_a_member_is_waited_for_until_it_asks_to_join_again() -> None:
     assert waiting(move, 1_000) == ["b"]
 
 
-def test_who_is_never_heard_of_is_waited_for_as_long_as_its_session() -> None:
+def test_a_silent_member_is_awaited_for_its_session() -> None:
     """It lives no longer."""
     move = released(former("a"))
     assert waiting(move, SESSION_MS - 1) == ["a"]
     assert waiting(move, SESSION_MS) == []
 
 
-def test_who_was_told_may_work_as_long_as_in_any_rebalance() -> None:
+def test_a_notified_member_has_as_long_as_in_any_rebalance() -> None:
     """max.poll.interval.ms, from the first notification."""
     move, socket = released(former("a")), Socket()
     move.mark_notified(sender(socket, "a"), 40_000)
@@ -83,7 +83,7 @@ def test_who_was_told_may_work_as_long_as_in_any_rebalance() -> None:
     assert waiting(move, 40_000 + REBALANCE_MS) == []
 
 
-def test_whose_connection_is_gone_is_waited_for_as_long_as_its_session() -> None:
+def test_a_member_without_a_connection_is_awaited_for_its_session() -> None:
     """Its process may have ended, or it still works and will return on another connection."""
     move, socket = released(former("a")), Socket()
     move.mark_notified(sender(socket, "a"), 1_000)
@@ -93,7 +93,7 @@ def test_whose_connection_is_gone_is_waited_for_as_long_as_its_session() -> None
     assert waiting(move, 2_000 + SESSION_MS) == []
 
 
-def test_a_stranger_is_nobody_who_comes_back() -> None:
+def test_an_additional_process_does_not_count_as_returned() -> None:
     """An additional process, started during a move, on the same host with the same client id."""
     move, socket = released(former("a")), Socket()
     move.mark_notified(sender(socket, "a"), 0)
@@ -103,7 +103,7 @@ def test_a_stranger_is_nobody_who_comes_back() -> None:
     assert waiting(move, 0) == ["a"]
 
 
-def test_whoever_was_parked_comes_back_on_a_connection_that_nobody_knows() -> None:
+def test_a_parked_member_returns_on_an_unknown_connection() -> None:
     """Its join was answered when the group was released, so client id and host have to match."""
     move = released(former("a", was_parked=True), former("b", was_parked=True))
     move.mark_back(sender(Socket(), host="/10.0.0.2"))
@@ -123,7 +123,7 @@ def test_a_static_member_is_known_by_its_name(was_told: bool) -> None:
     assert waiting(move, 0) == ["b"]
 
 
-def test_who_leaves_is_not_waited_for() -> None:
+def test_a_member_that_leaves_is_not_awaited() -> None:
     """A leave of an unknown member changes nothing."""
     move = released(former("a"))
     move.mark_left(MemberId("nobody"))
@@ -160,7 +160,7 @@ def test_a_member_that_is_back_and_leaves_is_counted_once() -> None:
     assert (report.members, report.back, report.left) == (2, 1, 0)
 
 
-def test_the_report_counts_who_was_told_and_who_is_back() -> None:
+def test_the_report_counts_notified_and_returned_members() -> None:
     """For users and programs."""
     move, socket = released(former("a"), former("b", instance="web-1"), former("c")), Socket()
     move.mark_notified(sender(socket, "a"), 0)
@@ -173,7 +173,7 @@ def test_the_report_counts_who_was_told_and_who_is_back() -> None:
     assert names([former(str(number)) for number in range(7)]).endswith("and 2 more")
 
 
-def test_a_report_says_who_has_left_and_names_who_holds_it_up() -> None:
+def test_a_report_counts_left_members_and_names_the_awaited_ones() -> None:
     """A member that has left counts as neither notified nor back; a silent one is awaited for its session."""
     move, socket = released(former("a"), former("b", instance="web-1"), former("c")), Socket()
     assert progress(released(former("a")).report(MoveState.MOVING, 0)) == (
@@ -194,7 +194,7 @@ def test_a_report_says_who_has_left_and_names_who_holds_it_up() -> None:
     )
 
 
-def test_who_has_not_rejoined_in_time_is_named_when_the_move_is_done() -> None:
+def test_members_that_have_not_rejoined_in_time_are_named_at_the_end_of_the_move() -> None:
     """An operator has to check that process, so the log and the command do not report a plain success."""
     move, socket = released(former("a"), former("b", instance="web-1")), Socket()
     move.mark_notified(sender(socket, "a"), 0)
@@ -209,7 +209,7 @@ def test_who_has_not_rejoined_in_time_is_named_when_the_move_is_done() -> None:
     assert "reason" not in line
 
 
-def test_who_was_dropped_by_the_cluster_has_revoked_nothing_and_is_named() -> None:
+def test_members_dropped_by_the_cluster_have_revoked_nothing_and_are_named() -> None:
     """A hanging process treats its partitions as lost only when it resumes, so that is no plain success."""
     move, socket = Move(MUSTER, [former("a"), former("b", instance="web-1")], now_ms=0), Socket()
     move.mark_notified(sender(socket, "a"), 0)
@@ -229,7 +229,7 @@ def test_who_was_dropped_by_the_cluster_has_revoked_nothing_and_is_named() -> No
     assert "not_rejoined_in_time" not in line
 
 
-def test_who_is_told_after_all_is_waited_for_again() -> None:
+def test_a_member_notified_late_is_awaited_again() -> None:
     """It resumed during the move; a member about to be notified was removed by us."""
     move = Move(MUSTER, [former("a"), former("b")], now_ms=0)
     move.in_removal.add(MemberId("b"))
@@ -242,7 +242,7 @@ def test_who_is_told_after_all_is_waited_for_again() -> None:
     assert waiting(move, 0) == ["a", "b"]
 
 
-def test_a_move_that_went_well_is_told_without_a_reason() -> None:
+def test_a_successful_move_is_reported_without_a_reason() -> None:
     """There is none."""
     move = released(former("a"))
     move.mark_left(MemberId("a"))
@@ -257,7 +257,7 @@ def test_a_move_that_went_well_is_told_without_a_reason() -> None:
     [(ErrorCode.none, True), (ErrorCode.group_id_not_found, True), (ErrorCode.not_coordinator, False)],
     ids=["stored", "nothing to store", "deposed"],
 )
-def test_a_lost_group_is_told_with_a_count_only_if_its_release_was_stored(error: ErrorCode, is_lost: bool) -> None:
+def test_a_lost_group_is_reported_with_a_count_only_if_its_release_was_stored(error: ErrorCode, is_lost: bool) -> None:
     """A deposed process has released no member, and the group is not upstream."""
     with capture_logs() as lines:
         log_lost(GroupId("orders"), "why", ReleaseGroupOutcome(error=error))
@@ -266,7 +266,7 @@ def test_a_lost_group_is_told_with_a_count_only_if_its_release_was_stored(error:
     assert ("members" in line, "lost to upstream" in line["event"]) == (is_lost, is_lost)
 
 
-def test_a_report_of_members_that_have_all_done_the_same_says_so() -> None:
+def test_a_report_of_members_in_the_same_state_says_so() -> None:
     """Without counts."""
     move = released(former("a"), former("b"))
     for name in "ab":
@@ -274,7 +274,7 @@ def test_a_report_of_members_that_have_all_done_the_same_says_so() -> None:
     assert done(move.report(MoveState.DONE, 0)) == "all its 2 members have left"
 
 
-def test_a_move_that_takes_long_has_a_line_in_the_log_with_who_is_waited_for() -> None:
+def test_a_slow_move_logs_the_awaited_members() -> None:
     """After 5 s, and then once a minute, as long as any is awaited."""
     move = released(former("a"))
     with structlog.testing.capture_logs() as lines:
@@ -285,7 +285,7 @@ def test_a_move_that_takes_long_has_a_line_in_the_log_with_who_is_waited_for() -
     assert "client at 10.0.0.1, not heard from yet, for 40.0 s at most" in line["progress"]
 
 
-def test_who_was_heard_lately_is_recent() -> None:
+def test_a_recently_heard_member_is_recent() -> None:
     """Per group; the one that was silent for longest is dropped first."""
     recent, group, other = RecentMembers(lambda: 0, members_max=2), GroupId("orders"), GroupId("payments")
     recent.record(group, MemberId("a"), 1_000)

@@ -427,7 +427,7 @@ async def _joined(
     return joined
 
 
-def test_an_adoption_is_given_up_when_somebody_does_not_come(front: Front, group: Group) -> None:
+def test_an_adoption_is_abandoned_if_a_member_does_not_return(front: Front, group: Group) -> None:
     """Notified members return upstream; those that did not come are named."""
     group.add(front.muster.bootstrap)
     group.until_shared(SHADOW)
@@ -451,7 +451,7 @@ async def _adopt_with_somebody_silent(group: Group) -> Any:
             return await described_move(admin, group.group_id)
 
 
-def test_who_hangs_until_the_cluster_drops_it_is_named(front: Front, group: Group) -> None:
+def test_a_hanging_member_dropped_by_the_cluster_is_named(front: Front, group: Group) -> None:
     """It has not left: it treats its partitions as lost only when it resumes."""
     group.add(front.muster.bootstrap)
     group.until_shared(SHADOW)

@@ -25,7 +25,7 @@ def listed(group_id: str) -> list[OwnedGroup]:
     return [OwnedGroup(group_id, "consumer", "Stable", is_owned=True, has_shadow=True, is_in=True)]
 
 
-async def test_all_who_ask_while_one_is_made_share_the_next() -> None:
+async def test_requests_during_a_query_share_the_next_one() -> None:
     listings = Listings()
     shared = SharedListing(listings.make)
     first = asyncio.create_task(shared.list_groups())
@@ -47,7 +47,7 @@ async def test_all_who_ask_while_one_is_made_share_the_next() -> None:
     assert shared._being_made is None, "nobody keeps it"
 
 
-async def test_one_that_fails_is_told_to_who_waits_and_is_no_others() -> None:
+async def test_a_failed_query_is_reported_to_its_waiters_only() -> None:
     listings = Listings()
     shared = SharedListing(listings.make)
     first, second = asyncio.create_task(shared.list_groups()), asyncio.create_task(shared.list_groups())

@@ -33,7 +33,7 @@ def tell(asked: Asked, error: ErrorCode) -> None:
 
 
 @pytest.mark.parametrize(("name", "version"), VERSIONS)
-async def test_a_member_is_heard_of_when_the_broker_has_answered(name: str, version: int) -> None:
+async def test_a_member_is_known_when_the_broker_has_answered(name: str, version: int) -> None:
     """Not before: a client that has not authenticated gets no response."""
     async with scripted_broker() as broker, relaying({1: broker}) as relay:
         held = Holding(broker, KEYS[name])
@@ -47,7 +47,7 @@ async def test_a_member_is_heard_of_when_the_broker_has_answered(name: str, vers
         assert relay.moves.recent_members._seen_ms == {(GROUP, "m"): relay.now_ms}
 
 
-async def test_whom_the_broker_refuses_is_no_member() -> None:
+async def test_a_client_refused_by_the_broker_is_not_a_member() -> None:
     """A rebalance error goes to every member, so it is no refusal. Responses are passed on unchanged."""
     answers = {
         "refused": ErrorCode.group_authorization_failed,

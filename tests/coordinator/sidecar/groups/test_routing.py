@@ -75,7 +75,7 @@ def router(
 
 
 @pytest.mark.parametrize("joins", [True, False])
-def test_before_the_log_is_read_upstream_is_asked_about_every_group_that_is_not_known_to_be_ours(joins: bool) -> None:
+def test_before_the_log_is_read_upstream_is_queried_about_every_group_not_known_as_ours(joins: bool) -> None:
     """Otherwise a member of a group upstream would succeed here, and be missed there."""
     unread = router(Upstream(), is_loaded=False)
     assert unread.route_of(OTHER, joins=joins) is GroupRoute.UNDECIDED
@@ -83,7 +83,7 @@ def test_before_the_log_is_read_upstream_is_asked_about_every_group_that_is_not_
 
 
 @pytest.mark.parametrize("joins", [True, False])
-def test_while_a_partition_is_taken_over_upstream_is_not_asked_about_its_groups(joins: bool) -> None:
+def test_during_a_takeover_upstream_is_not_queried_about_the_partitions_groups(joins: bool) -> None:
     """A thousand groups' heartbeats would each be a request, and delay the takeover."""
     soon = router(Upstream(), is_loaded=False, is_loaded_soon=True)
     assert soon.route_of(OTHER, joins=joins) is GroupRoute.LOADING
@@ -113,7 +113,7 @@ async def test_a_join_in_vain_takes_nothing() -> None:
 @pytest.mark.parametrize(
     ("is_unnamed", "is_loaded", "is_told"), [(True, False, False), (True, True, True), (False, False, True)]
 )
-async def test_before_the_log_is_read_the_shadow_of_an_earlier_version_is_nobodys(
+async def test_before_the_log_is_read_a_shadow_of_an_earlier_version_has_no_owner(
     is_unnamed: bool, is_loaded: bool, is_told: bool
 ) -> None:
     """It may be our own, from before an upgrade: a join is told that the group is loading, not that it is lost."""
@@ -122,7 +122,7 @@ async def test_before_the_log_is_read_the_shadow_of_an_earlier_version_is_nobody
     assert await asking.take(OTHER, would_fail=lambda: True) == (found if is_told else None)
 
 
-def test_a_broker_that_is_loading_is_told_as_kafka_tells_it() -> None:
+def test_a_loading_broker_is_reported_as_kafka_reports_it() -> None:
     """G20, G21: 14 would be fatal to some clients on a sync, and disturb a valid member on a heartbeat."""
     told: list[Outcome] = []
     refusing = RefusingGroups(ErrorCode.coordinator_load_in_progress)
@@ -152,7 +152,7 @@ async def test_questions_about_clients_are_counted() -> None:
         assert relay.relayed.authorizations_asked == 1
 
 
-async def test_what_a_client_may_do_with_a_group_of_a_very_long_id_is_asked_each_time() -> None:
+async def test_authorizations_for_a_group_with_a_very_long_id_are_not_cached() -> None:
     """The number of verdicts cached for one connection would take 130 MB."""
     long = HEARTBEAT | {"group_id": "g" * (REMEMBERED_ID_LENGTH_MAX + 1)}
     async with scripted_broker() as broker, relaying({1: broker}) as relay:
@@ -179,7 +179,7 @@ async def test_while_a_partition_is_taken_over_its_groups_are_answered_as_by_a_b
     assert GroupRoute.LOADING.refusal(denied) is GroupRoute.LOCAL.refusal(denied) is denied
 
 
-async def test_who_is_asked_for_while_a_partition_is_taken_over_is_answered_by_what_is_known_then() -> None:
+async def test_a_lookup_during_a_takeover_uses_what_is_known_then() -> None:
     """The log was loaded while the broker was asked about the client's rights: the group is upstream's."""
     is_soon = True
     loading = GroupRouter(

@@ -33,7 +33,7 @@ async def test_a_request_with_too_many_entries_reaches_no_broker(api_key: int, v
 
 @pytest.mark.parametrize(("api_key", "version"), [*VERSIONS, (FIND_COORDINATOR, 0), (FIND_COORDINATOR, 3)])
 @pytest.mark.parametrize("is_full", [True, False], ids=["as many as are allowed", "none"])
-async def test_what_is_allowed_is_relayed_as_it_comes(api_key: int, version: int, is_full: bool) -> None:
+async def test_allowed_requests_are_relayed_unchanged(api_key: int, version: int, is_full: bool) -> None:
     path = next(arrays_of(load_request_schema(api_key, version)), ())
     content = with_length(request_of(api_key, version, path, bound_of(api_key).entries_max if is_full else 0))
     async with scripted_broker() as broker, relaying({1: broker}) as relay:

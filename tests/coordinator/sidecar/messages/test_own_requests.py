@@ -48,7 +48,7 @@ def described(api_version: int = 5, error: ErrorCode = ErrorCode.none) -> Any:
 
 
 @pytest.mark.parametrize(("api_key", "api_version"), VERSIONS)
-def test_an_answer_is_written_again_as_it_came(api_key: int, api_version: int) -> None:
+def test_responses_are_rewritten_byte_for_byte(api_key: int, api_version: int) -> None:
     """To the last byte, durations included."""
     schema: Any = load_response_schema(api_key, api_version)
     random = Random(api_key * 100 + api_version)
@@ -89,7 +89,7 @@ def test_a_duration_that_python_cannot_hold_is_read(api_version: int) -> None:
     ("api_version", "too_many"),
     [(0, b"\x7f\xff\xff\xff"), (5, bytes(5) + b"\xff\xff\xff\xff\x07"), (5, b"\xff" * 40)],
 )
-def test_what_ends_too_early_is_the_brokers_fault(api_version: int, too_many: bytes) -> None:
+def test_a_truncated_response_is_the_brokers_fault(api_version: int, too_many: bytes) -> None:
     """For every length; and an array's length is checked against the remaining bytes."""
     answer = described(api_version)
     payload = response_bytes(answer)

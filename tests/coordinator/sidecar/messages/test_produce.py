@@ -62,7 +62,7 @@ def test_the_acks_are_found_behind_the_names(version: int, subject: ReservedName
 
 @pytest.mark.parametrize("version", VERSIONS)
 @pytest.mark.parametrize("subject", [ReservedNames(None), reserved()], ids=["nothing reserved", "reserved"])
-def test_a_beginning_that_is_too_short_says_so(version: int, subject: ReservedNames) -> None:
+def test_a_truncated_prefix_is_reported(version: int, subject: ReservedNames) -> None:
     """For every shorter length: then more of it is awaited. No prefix yields wrong acks."""
     frame = produced(version, [OTHERS], acks=0, transactional_id="orders-1")
     known = []
@@ -74,7 +74,7 @@ def test_a_beginning_that_is_too_short_says_so(version: int, subject: ReservedNa
     assert set(known) == {False}
 
 
-def test_what_is_looked_for_stands_within_the_bound() -> None:
+def test_the_searched_fields_are_within_the_bound() -> None:
     """The longest names that a client can send, in the version that has most before the first topic."""
     frame = produced(12, [OTHERS], client_id="x" * 32_767, transactional_id="t" * 32_767)
     assert plan_produce(frame[:BEGINNING_BYTES_MAX], 12, None, reserved()).is_answered
@@ -100,7 +100,7 @@ cuts = st.lists(st.integers(0, 5_000), max_size=30)
     padding=st.integers(0, 3),
     cuts=cuts,
 )
-def test_a_reserved_topic_is_found_wherever_it_stands_and_the_stream_is_cut(
+def test_a_reserved_topic_is_found_at_any_position_and_the_stream_is_cut(
     version: int, before: list[Topic], behind: list[Topic], padding: int, cuts: list[int]
 ) -> None:
     frame = produced(version, [*before, OURS, *behind], padding=padding, header_tags=[b"x"])
@@ -128,14 +128,14 @@ def test_each_topic_of_the_log(name: str) -> None:
     assert is_stopped(produced(9, [OTHERS, Topic(name=name, topic_id=None, records=(b"x",))]), 9)
 
 
-def test_a_topic_that_was_made_anew_has_another_id() -> None:
+def test_a_recreated_topic_has_another_id() -> None:
     subject = reserved()
     subject.update_ids({EVENTS: UUID(int=99), "orders": UUID(int=98)})
     alone = [produced(13, [Topic(name="", topic_id=UUID(int=each), records=(b"x",))]) for each in (99, 98)]
     assert [plan_produce(frame, 13, None, subject).is_handled for frame in alone] == [True, False]
 
 
-def test_why_the_topic_has_no_id_is_told_once_with_what_is_to_blame() -> None:
+def test_a_missing_topic_id_is_logged_once_with_the_cause() -> None:
     """A permission is missing only if the cluster says so; a topic that was never seen may become known later."""
     subject = ReservedNames(EVENTS)
     subject.settle(is_here=True)
@@ -158,7 +158,7 @@ def test_alone_it_is_answered_if_an_answer_is_wanted(version: int, acks: int, to
 
 
 @pytest.mark.parametrize("number", [0, 7, 49])
-def test_nobody_produces_under_an_owners_transactional_id(number: int) -> None:
+def test_no_client_produces_under_an_owners_transactional_id(number: int) -> None:
     frame = produced(9, [OTHERS], transactional_id=f"muster-{EVENTS}-{number}")
     with pytest.raises(ProtocolError, match=f"muster-{EVENTS}-{number}") as raised:
         plan_produce(frame, 9, None, reserved())
@@ -209,7 +209,7 @@ def test_so_are_names_that_are_not_there(version: int, name: bytes) -> None:
         pass_whole(frame, version)
 
 
-def test_nobody_has_us_count_for_ever() -> None:
+def test_counting_entries_is_bounded() -> None:
     """Entries of six bytes each, of which a broker would read none."""
     one = bytes(4) + b"\x01\x00"
     frame = produced(9, [])[:-2] + b"\x02" + b"\x02x" + varint(2**27) + one * 1_000

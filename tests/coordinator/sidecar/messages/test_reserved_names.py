@@ -84,7 +84,7 @@ async def test_among_others_the_broker_gets_no_whole_request(version: int, acks:
 
 
 @pytest.mark.parametrize("version", [3, 9, 13])
-async def test_who_wants_no_answer_is_told_by_the_end_of_the_connection(version: int) -> None:
+async def test_a_produce_without_acks_is_refused_by_disconnecting(version: int) -> None:
     async with listening() as (broker, _, client):
         client.send(with_length(produced(version, [OURS], acks=0)))
         assert await client.rest() == b""
@@ -197,7 +197,7 @@ async def test_partitions_are_added_as_clients_do_it_not_as_brokers_do() -> None
         assert broker.keys_asked() == []
 
 
-async def test_a_request_that_nobody_has_any_business_to_send_is_not_taken_at_any_length() -> None:
+async def test_a_request_that_no_client_needs_is_refused_at_any_length() -> None:
     async with listening() as (_, relay, client):
         frame = transactional(22, 0, f"muster-{EVENTS}-0")[4:]
         client.send((REFUSED_TXN_BYTES_MAX + 1).to_bytes(4, "big") + frame + bytes(FIRST_BYTES_MAX))

@@ -87,7 +87,7 @@ def test_addresses_are_changed_and_nothing_else(api_key: int, version: int) -> N
 
 
 @pytest.mark.parametrize(("api_key", "version"), FLEXIBLE)
-def test_what_a_newer_broker_adds_stays(api_key: int, version: int) -> None:
+def test_unknown_fields_of_a_newer_broker_are_kept(api_key: int, version: int) -> None:
     """Tagged fields unknown at the time of writing (KIP-482), in the header and in the body."""
     schema = load_response_schema(api_key, version)
     answer = response_bytes(any_answer(schema, Random(3)))
@@ -159,7 +159,7 @@ def test_versions_are_those_of_both_sides(version: int) -> None:
 
 
 @pytest.mark.parametrize("version", range(5))
-def test_offered_versions_that_were_told_before_are_not_gone_through_again(version: int) -> None:
+def test_versions_offered_before_are_not_processed_again(version: int) -> None:
     """Only a limited number of them is cached."""
     rewrite = SUBJECT.of(API_VERSIONS, version)
     assert rewrite is not None
@@ -176,12 +176,12 @@ def test_offered_versions_that_were_told_before_are_not_gone_through_again(versi
 
 @pytest.mark.parametrize("api_key", [FETCH, SASL_HANDSHAKE, 9, 19, 36, OWN_KEY])
 @pytest.mark.parametrize("version", [0, 5, 99, -1])
-def test_other_answers_go_on_as_they_are(api_key: int, version: int) -> None:
+def test_other_responses_are_unchanged(api_key: int, version: int) -> None:
     assert SUBJECT.of(api_key, version) is None
 
 
 @pytest.mark.parametrize("version", range(3, 10))
-def test_a_produce_answer_without_endpoints_goes_on_as_it_is(version: int) -> None:
+def test_a_produce_response_without_endpoints_is_unchanged(version: int) -> None:
     assert SUBJECT.of(PRODUCE, version) is None
 
 
@@ -189,7 +189,7 @@ TELL_CLUSTER = [each for each in ALL if each[0] == DESCRIBE_CLUSTER or (each[0] 
 
 
 @pytest.mark.parametrize(("api_key", "version"), TELL_CLUSTER)
-def test_brokers_of_another_cluster_are_told_to_nobody(api_key: int, version: int) -> None:
+def test_brokers_of_another_cluster_are_advertised_to_no_client(api_key: int, version: int) -> None:
     """Behind an address that was reassigned; a response without a cluster id, such as an error, counts as this
     cluster's.
     """

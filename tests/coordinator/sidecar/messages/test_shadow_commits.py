@@ -129,7 +129,7 @@ def errors_of(api_key: int, version: int, payload: bytes) -> list[list[ErrorCode
 
 
 @pytest.mark.parametrize(("api_key", "version"), VERSIONS)
-def test_what_is_said_of_the_shadow_is_not_said_of_the_client(api_key: int, version: int) -> None:
+def test_errors_about_the_shadow_are_not_sent_to_the_client(api_key: int, version: int) -> None:
     """It would rejoin (22), leave the group (25), or end (82)."""
     doubted: list[str] = []
     rewrite = hide_shadow_errors(api_key, version, lambda: doubted.append("once"))

@@ -58,7 +58,7 @@ async def test_connects_begin_in_slices_whichever_brokers_they_are_to() -> None:
 
 
 @pytest.mark.parametrize("at_once", [CONNECTS_AT_ONCE, TLS_CONNECTS_AT_ONCE])
-async def test_so_many_are_under_way_to_a_broker_and_who_came_first_is_next(at_once: int) -> None:
+async def test_concurrent_connects_to_a_broker_are_limited_and_served_in_order(at_once: int) -> None:
     crowd = Crowd()
     queue, other = (ConnectQueue(crowd.turns, at_once=at_once) for _ in range(2))
     connects = [Connect(crowd) for _ in range(at_once + 4)]
@@ -74,7 +74,7 @@ async def test_so_many_are_under_way_to_a_broker_and_who_came_first_is_next(at_o
     assert crowd.begun == [*connects[:at_once], elsewhere, *connects[at_once + 1 :][:2]]
 
 
-async def test_who_goes_before_its_turn_gives_its_place_back() -> None:
+async def test_a_client_that_leaves_the_queue_gives_its_place_back() -> None:
     crowd = Crowd()
     queue = ConnectQueue(crowd.turns)
     connects = [Connect(crowd) for _ in range(CONNECTS_AT_ONCE + 1)]
@@ -102,7 +102,7 @@ async def test_half_a_request_costs_the_broker_no_connection() -> None:
         await until(lambda: len(broker.connections) == 3)
 
 
-async def test_what_is_no_request_costs_the_broker_no_connection() -> None:
+async def test_bytes_that_are_not_a_request_open_no_broker_connection() -> None:
     async with scripted_broker() as broker, relaying({1: broker}) as relay:
         client = await relay.connect(1)
         with capture_logs() as logged:
@@ -135,7 +135,7 @@ BEHIND: Final = "none of 1 connection attempts succeeded within 0.5 s"
 
 
 @pytest.mark.usefixtures("one_at_a_time")
-async def test_a_broker_that_hangs_delays_nobody_elses_connect_and_is_told_to_all_of_its_clients() -> None:
+async def test_a_hanging_broker_delays_no_connect_to_others_and_is_reported_to_all_its_clients() -> None:
     """Those that waited behind others for the connect time-out are reported with them."""
     with a_broker_that_hangs() as hanging:
         async with scripted_broker() as broker, relaying({1: broker, 2: hanging}) as relay:
@@ -152,7 +152,7 @@ async def test_a_broker_that_hangs_delays_nobody_elses_connect_and_is_told_to_al
             assert {line["error"] for line in logged} == {HANGS, BEHIND}
 
 
-def test_who_waits_behind_others_gives_up_when_none_of_them_succeeds() -> None:
+def test_a_queued_connect_fails_if_none_before_it_succeeds() -> None:
     """However many are ahead: a queue in which attempts succeed one by one is no broker that hangs."""
 
     async def story() -> None:
@@ -171,7 +171,7 @@ def test_who_waits_behind_others_gives_up_when_none_of_them_succeeds() -> None:
 
 
 @pytest.mark.usefixtures("one_at_a_time")
-async def test_a_broker_that_hangs_keeps_nobody_from_any_broker() -> None:
+async def test_a_hanging_broker_does_not_keep_clients_from_other_brokers() -> None:
     """A client that has waited for it behind others tries the next broker; later ones start there."""
     with a_broker_that_hangs() as hanging:
         async with scripted_broker() as broker, relaying({1: broker, 2: hanging}) as relay:
@@ -209,7 +209,7 @@ async def test_fewer_connects_with_tls_are_under_way() -> None:
 
 @pytest.mark.parametrize("context", [None, ssl.create_default_context()], ids=["plain", "tls"])
 @pytest.mark.parametrize("resets", [True, False])
-async def test_a_broker_that_hangs_up_is_not_away(context: ssl.SSLContext | None, *, resets: bool) -> None:
+async def test_a_broker_that_disconnects_is_not_unreachable(context: ssl.SSLContext | None, *, resets: bool) -> None:
     """It may have given all connections for our address to others, and still serve those; a closed port means
     unreachable.
     """
@@ -239,7 +239,7 @@ class _At:
 
 
 @pytest.mark.parametrize("connected", [0, 1, 2])
-async def test_who_waits_in_a_queue_waits_a_whole_time_however_many_have_connected(connected: int) -> None:
+async def test_a_queued_connect_has_a_whole_timeout_however_many_have_connected(connected: int) -> None:
     """It is refused only if no attempt has succeeded since it was queued."""
     queue = ConnectQueue(Crowd().turns)
     queue.connected, turn = connected, broker_side._Turn()

@@ -190,7 +190,7 @@ def test_one_that_has_to_be_read_whole_is_not() -> None:
         (FRAME_BYTES_MAX + 1, Fault.OVERSIZED_FRAME),
     ],
 )
-def test_a_bad_length_is_refused_and_what_came_before_it_is_relayed(length: int, fault: Fault) -> None:
+def test_a_bad_length_is_refused_and_earlier_requests_are_relayed(length: int, fault: Fault) -> None:
     """All bad lengths are in tests/coordinator/net/test_connection.py."""
     subject = new_conversation()
     before = request(FETCH, 7, 1)
@@ -252,7 +252,7 @@ def test_answers_that_make_no_sense_are_refused(answer: bytes, said: str) -> Non
     assert raised.value.fault is Fault.BROKER_ANSWER
 
 
-def test_what_comes_behind_a_request_that_is_handled_waits_within_a_bound() -> None:
+def test_bytes_behind_a_request_that_is_handled_are_bounded() -> None:
     subject = new_conversation()
     subject.receive(request(JOIN, 7, 1))
     assert subject.next_request(0) is not None
@@ -276,7 +276,7 @@ def test_a_large_request_that_is_on_its_way_here_is_not_too_much() -> None:
     assert subject.next_request(0) == frame[4:]
 
 
-def test_relayed_requests_in_flight_are_limited_and_no_more() -> None:
+def test_relayed_requests_in_flight_are_limited() -> None:
     subject = new_conversation()
     subject.receive(b"".join(request(FETCH, 7, number) for number in range(IN_FLIGHT_MAX + 50)))
     nothing_left(subject)
@@ -306,7 +306,7 @@ def test_in_one_turn_some_are_worked_off_and_the_others_in_the_next(are_known: b
     assert (subject.is_interrupted, subject.waiting_bytes) == (False, 0)
 
 
-def test_a_half_sent_request_is_under_way_and_nobody_waits_for_it_yet() -> None:
+def test_a_half_sent_request_is_in_progress_and_not_awaited_yet() -> None:
     """Such a client may be idle for good; a client whose request is complete waits for us (P17)."""
     subject = new_conversation()
     frame = request(FETCH, 7, 1, b"x" * 100)
@@ -320,7 +320,7 @@ def test_a_half_sent_request_is_under_way_and_nobody_waits_for_it_yet() -> None:
     assert [subject.is_owed, subject.is_under_way] == [False, False]
 
 
-def test_the_rest_of_a_request_that_has_to_be_whole_is_no_sign_of_life() -> None:
+def test_the_rest_of_a_buffered_request_is_no_sign_of_life() -> None:
     """Its start and its end refresh the idle time; in between a slow client may be idle for good."""
     subject = new_conversation()
     frame = request(JOIN, 7, 1, b"x" * 100)
@@ -341,7 +341,7 @@ def test_each_piece_of_a_request_that_is_relayed_is_a_sign_of_life() -> None:
         assert subject.take_progress()
 
 
-def test_what_comes_behind_an_answer_that_is_held_waits_within_a_bound() -> None:
+def test_bytes_behind_a_delayed_response_are_bounded() -> None:
     """Beyond it no more is read from the broker; what has arrived is sent in order."""
     answers = new_conversation().answers
     answers.expect(Expected(b"\0\0\0\1", 0, rewrite=rewritten, delays_changed=True))
@@ -391,7 +391,7 @@ def test_an_answer_that_is_being_rewritten_is_counted_twice(ends_by: str) -> Non
 
 
 @pytest.mark.parametrize("acks", [0, 1])
-def test_at_the_end_what_is_half_sent_goes_on_and_nothing_begins(acks: int) -> None:
+def test_at_shutdown_half_sent_requests_complete_and_none_begins(acks: int) -> None:
     subject = new_conversation()
     frame = produce(1, acks, b"x" * 100)
     subject.receive(frame[:50])
@@ -431,7 +431,7 @@ def test_an_answer_too_many_is_never_taken_for_that_to_a_question_of_ours() -> N
     assert told == []
 
 
-def test_a_question_of_ours_is_told_to_nobody_else() -> None:
+def test_our_own_requests_are_hidden_from_clients() -> None:
     subject = new_conversation()
     subject.receive(request(SYNC, 7, 1))
     assert subject.next_request(0) is not None

@@ -23,7 +23,7 @@ def front(kafka_broker: Broker) -> Iterator[Front]:
 
 
 @pytest.mark.skipif(not hasattr(resource, "prlimit"), reason="another process's limit can be set on Linux alone")
-async def test_a_member_is_answered_in_versions_that_nobody_has_used_before(front: Front) -> None:
+async def test_a_member_is_answered_in_versions_that_were_not_used_before(front: Front) -> None:
     muster, group_id = front.muster, new_name("few-files")
     connection = await Connection.open(muster.bootstrap, client_id="app")
     joined = await enter(connection, 9, group_id=group_id, session_timeout=ms(60_000))

@@ -130,13 +130,13 @@ async def held_by(content: bytes) -> tuple[bytes, Any]:
 
 
 @pytest.mark.parametrize(("api_key", "version", "path"), every_array([*THROUGH, TXN_OFFSET_COMMIT]))
-async def test_four_megabytes_of_the_smallest_entries_hold_nobody_up(api_key: int, version: int, path: Path) -> None:
+async def test_four_megabytes_of_the_smallest_entries_block_no_others(api_key: int, version: int, path: Path) -> None:
     _, longest = await held_by(four_megabytes(api_key, version, path))
     assert longest.seconds < HELD_S_MAX, longest
 
 
 @pytest.mark.parametrize(("api_key", "version", "path"), smallest_arrays([*THROUGH, TXN_OFFSET_COMMIT]))
-async def test_as_many_entries_as_are_allowed_hold_nobody_up(api_key: int, version: int, path: Path) -> None:
+async def test_the_allowed_number_of_entries_blocks_no_others(api_key: int, version: int, path: Path) -> None:
     answer, longest = await held_by(as_many_as_allowed(api_key, version, path))
     assert answer[:4] == b"\x00\x00\x00\x01"
     assert longest.seconds < HELD_S_MAX, longest

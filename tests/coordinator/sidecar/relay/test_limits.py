@@ -112,7 +112,7 @@ async def is_refused(relay: Relay, client: Client, frame: bytes) -> bool:
         (SYNC_GROUP, 5),
     ],
 )
-async def test_what_never_has_to_be_long_is_not_taken_longer(api_key: int, api_version: int) -> None:
+async def test_requests_that_are_never_long_are_not_accepted_longer(api_key: int, api_version: int) -> None:
     bytes_max = bound_of(api_key).bytes_max
     async with listening(authenticates=False) as (_, relay, client):
         other = await relay.connect(1)
@@ -130,13 +130,13 @@ async def test_nothing_long_is_taken_before_the_client_has_authenticated() -> No
         assert await is_refused(relay, client, begun(SYNC_GROUP, 5, MESSAGE_BYTES_MAX + 1))
 
 
-async def test_where_nobody_has_to_authenticate_it_is_taken() -> None:
+async def test_without_authentication_a_long_request_is_accepted() -> None:
     async with listening(authenticates=False) as (_, relay, client):
         client.send(join_of(MESSAGE_BYTES_MAX))
         await until(lambda: relay.groups.parked)
 
 
-async def test_who_has_authenticated_may_send_what_is_long() -> None:
+async def test_an_authenticated_client_may_send_long_requests() -> None:
     """Not before the last step."""
     first, last = b"n,,n=alice,r=abc", b"c=biws,r=abc,p=cHJvb2Y="
     async with listening(authenticates=True) as (broker, relay, client):
@@ -149,7 +149,7 @@ async def test_who_has_authenticated_may_send_what_is_long() -> None:
         await until(lambda: relay.groups.parked)
 
 
-async def test_a_mechanism_that_the_broker_has_not_enabled_is_told_with_those_that_are() -> None:
+async def test_a_disabled_mechanism_is_logged_with_the_enabled_ones() -> None:
     """One line, however often the client tries; it is counted."""
     async with listening(authenticates=True) as (broker, relay, client):
         fields = {"error_code": ErrorCode.unsupported_sasl_mechanism, "mechanisms": ("PLAIN", "SCRAM-SHA-256")}
@@ -168,7 +168,7 @@ async def test_a_mechanism_that_the_broker_has_not_enabled_is_told_with_those_th
 
 
 @pytest.mark.parametrize("is_handled", [True, False])
-async def test_a_client_that_does_not_authenticate_is_told_of_and_not_the_broker(is_handled: bool) -> None:
+async def test_a_client_that_does_not_authenticate_is_logged_and_not_the_broker(is_handled: bool) -> None:
     """Once a minute, even if the broker disconnects on one of our own requests."""
     async with listening(authenticates=True) as (broker, relay, _):
         broker.script = lambda asked: asked.connection.writer.close()
@@ -184,7 +184,7 @@ async def test_a_client_that_does_not_authenticate_is_told_of_and_not_the_broker
     assert line["reason"] == f"it sent {api} without authenticating, and the broker closed the connection"
 
 
-async def test_clients_behind_one_address_that_are_refused_are_each_told_of_and_the_broker_is_not() -> None:
+async def test_refused_clients_behind_one_address_are_each_logged_and_not_the_broker() -> None:
     """A client without credentials that retries hides no others; the broker disconnects because of the clients'
     mistakes.
     """
@@ -211,7 +211,7 @@ async def test_clients_behind_one_address_that_are_refused_are_each_told_of_and_
     ]
 
 
-async def test_a_broker_that_hangs_up_on_who_has_begun_to_authenticate_is_told_of() -> None:
+async def test_a_broker_that_disconnects_during_authentication_is_logged() -> None:
     async with listening(authenticates=True) as (broker, _, client):
         lets_in(broker, b"")
         await authenticate(client, "PLAIN", b"\0alice\0secret")
@@ -239,7 +239,7 @@ async def test_an_unknown_mechanism_is_trusted_when_the_broker_answers_something
 
 
 @pytest.mark.parametrize("message", [None, "Authentication failed: Invalid username or password"])
-async def test_who_was_not_let_in_may_not(message: str | None) -> None:
+async def test_an_unauthenticated_client_may_not_send_long_requests(message: str | None) -> None:
     """It is counted, and logged once a minute, with the address, the user and the broker's message. Never the
     password.
     """
@@ -282,7 +282,9 @@ async def test_connections_of_one_principal_are_limited() -> None:
     ("protocol", "authenticates"),
     [("PLAINTEXT", False), ("SSL", False), ("SASL_PLAINTEXT", True), ("SASL_SSL", True)],
 )
-def test_who_has_to_authenticate_is_told_by_how_the_cluster_is_reached(protocol: str, authenticates: bool) -> None:
+def test_authentication_is_required_according_to_the_clusters_security_protocol(
+    protocol: str, authenticates: bool
+) -> None:
     sasl = {"sasl.mechanism": "PLAIN", "sasl.username": "muster", "sasl.password": "secret"}
     properties = {"security.protocol": protocol} | (sasl if authenticates else {})
     assert UpstreamSecurity.of(properties).authenticates is authenticates

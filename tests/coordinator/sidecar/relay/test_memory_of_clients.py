@@ -21,7 +21,7 @@ async def holds(relay: Relay, size: int) -> None:
     await until(lambda: relay.metrics.held_bytes == size)
 
 
-async def test_who_has_not_authenticated_goes_before_anybody_else() -> None:
+async def test_unauthenticated_connections_are_closed_first() -> None:
     """Even if others use more."""
     async with (
         scripted_broker() as broker,
@@ -45,7 +45,7 @@ async def test_who_has_not_authenticated_goes_before_anybody_else() -> None:
         assert relay.metrics.connections_closed_for_memory == 1
 
 
-async def test_what_the_client_does_not_read_and_what_the_broker_does_not_counts() -> None:
+async def test_unread_bytes_of_client_and_broker_are_counted() -> None:
     async with (
         scripted_broker() as broker,
         scripted_broker() as slow,
@@ -67,7 +67,7 @@ async def test_what_the_client_does_not_read_and_what_the_broker_does_not_counts
         await holds(relay, 0)
 
 
-async def test_a_broker_that_owes_an_answer_is_who_is_waited_for() -> None:
+async def test_a_broker_that_owes_a_response_is_awaited() -> None:
     """Not its client, although the start of that response is buffered."""
     async with scripted_broker() as broker, relaying({1: broker}) as relay:
         broker.script = lambda _: None
@@ -78,7 +78,7 @@ async def test_a_broker_that_owes_an_answer_is_who_is_waited_for() -> None:
         assert connection._eviction_order() is EvictionOrder.AWAITING_ANSWER
 
 
-async def test_who_does_not_read_what_was_relayed_is_cut_off() -> None:
+async def test_a_client_that_does_not_read_relayed_responses_is_disconnected() -> None:
     async with (
         scripted_broker() as broker,
         relaying({1: broker}, frame_bytes_max=2 * MORE_THAN_SOCKETS_TAKE) as relay,
@@ -111,7 +111,7 @@ async def test_nothing_stays_counted_when_a_client_has_gone(vanishes: bool) -> N
         await holds(relay, 0)
 
 
-async def test_who_has_to_authenticate_has_no_longer_for_it_than_a_connection_may_be_idle() -> None:
+async def test_authentication_may_not_take_longer_than_an_idle_connection() -> None:
     """Other requests and slow data do not extend the time. An authenticated client is idle when it sends nothing."""
     async with (
         scripted_broker() as broker,

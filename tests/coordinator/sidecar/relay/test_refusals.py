@@ -31,7 +31,7 @@ def test_each_user_of_an_address_has_a_line_a_minute() -> None:
     assert log.refused("bob", "alice") == [("bob", 0), ("alice", 2)]
 
 
-def test_who_names_no_user_is_told_apart_by_the_client_id() -> None:
+def test_clients_without_a_user_are_distinguished_by_client_id() -> None:
     log = Written()
     assert log.refused(None, None) == [(None, 0)]
     assert log.refused(None, client_id="pay") == [(None, 0)]

@@ -62,7 +62,7 @@ async def both_are_gone(relay: Relay, broker: ScriptedBroker) -> bool:
 # ---- shutdown ------------------------------------------------------------------------------------------
 
 
-async def test_what_is_in_flight_is_answered_before_the_end() -> None:
+async def test_requests_in_flight_are_answered_before_the_end() -> None:
     """Later requests are not started; idle connections are closed at once."""
     async with scripted_broker() as broker, relaying({1: broker}) as relay:
         held = Holding(broker, FETCH)
@@ -96,7 +96,7 @@ async def test_a_join_that_is_superseded_holds_up_no_end() -> None:
         assert await both_are_gone(relay, broker)
 
 
-async def test_a_request_that_is_half_relayed_at_the_end_goes_on() -> None:
+async def test_a_half_relayed_request_completes_at_shutdown() -> None:
     """Otherwise the broker would wait for the rest of it for ever."""
     async with scripted_broker() as broker, relaying({1: broker}) as relay:
         client = await relay.connect(1)
@@ -127,7 +127,7 @@ async def test_a_request_on_its_way_to_the_broker_reaches_it_at_the_end() -> Non
 # ---- clients that connect ------------------------------------------------------------------------------
 
 
-async def test_who_says_nothing_costs_the_broker_no_connection() -> None:
+async def test_a_silent_client_opens_no_broker_connection() -> None:
     """For example a port scan, or a load balancer's check. A client's first request reaches its broker."""
     async with scripted_broker() as broker, relaying({1: broker}) as relay:
         silent, leaving = await relay.connect(1), await relay.connect(1)
@@ -188,7 +188,7 @@ async def test_a_broker_that_owes_nothing_to_a_client_that_went_is_reset(sent: b
         assert isinstance(broker.connections[0].reader.exception(), ConnectionResetError) == is_reset
 
 
-async def test_what_a_client_asked_before_it_went_is_done() -> None:
+async def test_requests_of_a_disconnected_client_are_executed() -> None:
     """A member that leaves need not wait for the response, as in Kafka, even if the broker is asked about it first."""
 
     def outcome(command: AnyRequest) -> Outcome:
@@ -210,7 +210,7 @@ async def test_what_a_client_asked_before_it_went_is_done() -> None:
         assert broker.keys_asked() == [DESCRIBE_GROUPS, NOBODYS]
 
 
-async def test_a_passing_error_of_the_broker_is_no_verdict() -> None:
+async def test_a_transient_error_of_the_broker_is_not_an_authorization() -> None:
     """The client gets it, and for the next request the broker is asked again: that result counts."""
     errors = iter((ErrorCode.coordinator_not_available, ErrorCode.not_coordinator, ErrorCode.none))
     async with scripted_broker() as broker, relaying({1: broker}) as relay:
@@ -220,7 +220,7 @@ async def test_a_passing_error_of_the_broker_is_no_verdict() -> None:
         assert [int.from_bytes(answer[-2:], "big") for answer in answers] == [15, 16, 0]
 
 
-async def test_a_connection_keeps_the_authorizations_of_so_many_groups(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_connection_keeps_authorizations_of_a_limited_number_of_groups(monkeypatch: pytest.MonkeyPatch) -> None:
     """The oldest one is asked for again."""
     monkeypatch.setattr(authorization, "CACHED_BYTES_MAX", 2 * (128 + 4))
     async with scripted_broker() as broker, relaying({1: broker}) as relay:
@@ -258,7 +258,7 @@ async def test_a_group_to_which_a_client_has_no_right_is_not_cached() -> None:
         assert broker.keys_asked() == [DESCRIBE_GROUPS] * 2
 
 
-async def test_nobody_waits_long_for_a_client_that_is_gone(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_disconnected_client_is_not_awaited_for_long(monkeypatch: pytest.MonkeyPatch) -> None:
     """Its join stays parked, as in Kafka; its broker's connection does not."""
     monkeypatch.setattr(broker_side, "LINGER_S", 0.05)
     async with scripted_broker() as broker, relaying({1: broker}) as relay:
@@ -303,7 +303,7 @@ async def test_a_broker_that_cannot_be_reached_closes_its_clients_alone() -> Non
         assert await (await relay.connect(1)).ask(request(NOBODYS, 0, 1)) == b""
 
 
-async def test_a_broker_that_is_away_is_told_of_when_it_begins_each_minute_and_when_it_is_over() -> None:
+async def test_an_unreachable_broker_is_logged_at_the_start_each_minute_and_at_the_end() -> None:
     """However often clients try."""
     async with scripted_broker() as broker, relaying({1: broker}) as relay:
 
@@ -349,7 +349,7 @@ async def test_a_broker_that_is_away_is_told_of_when_it_begins_each_minute_and_w
         (ForeignShadow("another has it", is_unnamed=False), "warning", "group not taken: another Muster has it"),
     ],
 )
-async def test_a_group_that_is_left_to_others_is_told_of_once_a_minute(
+async def test_a_group_left_to_others_is_logged_once_a_minute(
     monkeypatch: pytest.MonkeyPatch, theirs: KeptUpstream, level: str, event: str
 ) -> None:
     """However often its clients join; a problem that an operator has to fix is a warning."""
@@ -536,7 +536,7 @@ async def test_nothing_piles_up_either_where_no_answers_are_owed() -> None:
         await until(lambda: relay.metrics.bytes_received >= sent)
 
 
-async def test_of_a_client_whose_broker_is_not_reached_yet_no_more_than_a_piece_is_read(
+async def test_before_its_broker_is_connected_only_one_piece_of_a_client_is_read(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Connecting may take ten seconds."""
@@ -608,7 +608,7 @@ async def test_a_broker_is_not_to_blame_for_what_we_have_run_out_of(monkeypatch:
         assert (logged, relay.relayed.brokers_not_reached, relay.asked_to_look) == ([], 1, 0)
 
 
-async def test_a_broker_that_answers_others_meanwhile_is_not_away(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_broker_that_answers_others_meanwhile_is_not_unreachable(monkeypatch: pytest.MonkeyPatch) -> None:
     """It may accept no more connections; existing ones are served."""
     tried = asyncio.Event()
 
@@ -630,7 +630,7 @@ async def test_a_broker_that_answers_others_meanwhile_is_not_away(monkeypatch: p
         assert (relay.relayed.brokers_not_reached, relay.asked_to_look) == (1, 0)
 
 
-async def test_a_broker_that_is_not_reached_is_away_though_older_answers_still_arrive(
+async def test_a_broker_that_is_not_reached_is_unreachable_though_older_responses_still_arrive(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Its kernel still sends earlier responses: here the end of one, and another one."""

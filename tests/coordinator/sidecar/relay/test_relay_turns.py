@@ -63,7 +63,7 @@ def leave(name: str) -> bytes:
     return with_length(frame("LeaveGroup", 2, correlation_id=1, group_id="g", member_id=name))
 
 
-async def test_who_asks_much_waits_behind_who_comes_meanwhile() -> None:
+async def test_a_busy_client_waits_behind_newer_arrivals() -> None:
     names = [f"{n}" for n in range(4)]
     async with scripted_broker() as broker, relaying({1: broker}) as relay:
         crowded = Crowded(relay)
@@ -80,7 +80,7 @@ async def test_who_asks_much_waits_behind_who_comes_meanwhile() -> None:
 
 
 @pytest.mark.parametrize("goes", ["hangs up", "is told to go"])
-async def test_who_waits_for_its_turn_is_not_forgotten_at_the_end(goes: str) -> None:
+async def test_a_client_waiting_for_its_turn_is_served_at_the_end(goes: str) -> None:
     """Requests sent before the client disconnected are handled; for a closing connection nothing more is started."""
     async with scripted_broker() as broker, relaying({1: broker}) as relay:
         crowded = Crowded(relay)
@@ -121,7 +121,7 @@ async def test_a_round_of_many_takes_few_requests_of_each_though_there_is_time()
         assert crowded.leavers.index("other") <= REQUESTS_IN_ROUND // (1 + others)
 
 
-async def test_who_was_answered_goes_on_behind_who_waits() -> None:
+async def test_an_answered_client_continues_behind_waiting_ones() -> None:
     async with scripted_broker() as broker, relaying({1: broker}) as relay:
         crowded = Crowded(relay)
         greedy, parked = await crowded.client("greedy"), await crowded.client("usual")
@@ -159,7 +159,7 @@ async def test_heartbeats_that_are_known_wait_for_their_turn_too() -> None:
         assert relay.metrics.fast_heartbeats == 2
 
 
-async def test_who_waits_for_its_turn_is_not_read_for_without_end() -> None:
+async def test_reading_for_a_waiting_client_is_bounded() -> None:
     many = [leave("leaver") * 1_000] * (MORE_THAN_SOCKETS_TAKE // len(leave("leaver")) // 1_000)
     async with scripted_broker() as broker, relaying({1: broker}) as relay:
         crowded = Crowded(relay)

@@ -54,7 +54,7 @@ def test_plain_names_the_authcid(message: bytes, principal: str) -> None:
         (b"", UNKNOWN_PRINCIPAL),
     ],
 )
-def test_scram_names_whom_the_first_message_does(message: bytes, principal: str) -> None:
+def test_scram_names_the_user_of_the_first_message(message: bytes, principal: str) -> None:
     """RFC 5802: escapes undone; a delegation token has no name (KIP-48)."""
     begun = exchange("SCRAM-SHA-512", message)
     assert begun.accepted(SERVER_FIRST) is None
@@ -81,7 +81,7 @@ def test_a_token_names_its_subject(message: bytes, principal: str) -> None:
     assert exchange("OAUTHBEARER", message).accepted(b"") == principal
 
 
-def test_a_refused_token_is_nobodys() -> None:
+def test_a_refused_token_belongs_to_no_user() -> None:
     """The broker sends the reason in a response without an error, and waits for the client to give up."""
     begun = exchange("OAUTHBEARER", token({"sub": "alice"}))
     assert begun.accepted(b'{"status":"invalid_token"}') is None
@@ -97,7 +97,7 @@ def test_another_try_after_a_refusal_is_not_refused() -> None:
 
 
 @pytest.mark.parametrize("answer", [b"\x60", b"", b"v=c2lnbmF0dXJl"])
-def test_other_mechanisms_tell_neither_a_name_nor_their_end(answer: bytes) -> None:
+def test_other_mechanisms_reveal_neither_a_name_nor_their_end(answer: bytes) -> None:
     """Kerberos is between client and broker; a response to another request proves that the client was accepted."""
     begun = exchange("GSSAPI", b"\x60\x82")
     assert begun.accepted(answer) is None
@@ -116,7 +116,7 @@ def test_a_later_exchange_begins_from_nothing() -> None:
     assert begun.accepted(b"") == UNKNOWN_PRINCIPAL
 
 
-def test_what_is_too_long_is_not_looked_at() -> None:
+def test_messages_that_are_too_long_are_not_parsed() -> None:
     """An unauthenticated client may send it."""
     begun = exchange("PLAIN", b"\0alice\0" + b"x" * MESSAGE_BYTES_MAX)
     assert begun.accepted(b"") == UNKNOWN_PRINCIPAL

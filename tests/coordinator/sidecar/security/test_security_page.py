@@ -155,7 +155,7 @@ async def test_each_row_is_needed(broker: SecuredBroker, topic: str, missing: Ac
             assert re.search(said, refused_start(*upstream_options(broker), *own_ports(), *log))
 
 
-def test_the_commands_give_what_the_table_says(broker: SecuredBroker, tmp_path: Path) -> None:
+def test_the_commands_match_the_table(broker: SecuredBroker, tmp_path: Path) -> None:
     """Kafka's own tool, called as on the page."""
     admin = broker.admin()
     file = tmp_path / "admin.properties"
@@ -199,7 +199,7 @@ def _here(argument: str, broker: SecuredBroker, file: Path) -> str:
     return {"kafka-1:9092": broker.address(LISTENER), "admin.properties": str(file)}.get(argument, argument)
 
 
-def test_who_reads_the_log_needs_nothing_else(
+def test_reading_the_log_needs_no_other_permission(
     broker: SecuredBroker, topic: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """READ on the topic, for `muster replay`."""

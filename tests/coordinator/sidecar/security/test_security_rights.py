@@ -131,7 +131,7 @@ async def listed(connection: Connection) -> list[str]:
     ],
     ids="+".join,
 )
-async def test_a_user_is_told_what_the_broker_tells_him(
+async def test_a_user_gets_the_brokers_errors(
     broker: SecuredBroker, muster: MusterProcess, rights: tuple[str, ...]
 ) -> None:
     """Each API, about a group with a member in it: the same errors through the sidecar as directly."""
@@ -234,7 +234,7 @@ async def test_each_right_is_needed_and_all_together_are_enough(
 
 
 @pytest.mark.parametrize("row", RESERVED, ids=str)
-async def test_what_is_musters_own_is_refused_to_who_may_do_all(muster: MusterProcess, row: Row) -> None:
+async def test_musters_own_topics_are_refused_even_to_a_superuser(muster: MusterProcess, row: Row) -> None:
     """Only through the sidecar: the broker would accept it, and depose the owner."""
     async with on_stage(muster.bootstrap, new_group()) as stage:
         refused = await told(muster.bootstrap, SUPER_USER, stage, row)

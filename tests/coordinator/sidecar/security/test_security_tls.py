@@ -243,7 +243,7 @@ async def shows(certificate: Issued) -> AsyncIterator[str]:
         ("authority", "unable to get local issuer certificate"),
     ],
 )
-async def test_a_broker_whose_certificate_does_not_match_is_refused(
+async def test_a_broker_with_a_mismatched_certificate_is_refused(
     ours: Authority, theirs: Authority, wrong: str, reason: str
 ) -> None:
     """Another name, expired, or signed by another authority: a retry makes no sense."""

@@ -77,7 +77,7 @@ async def commit(member: Member, topic: str = TOPIC) -> list[int]:
     return errors_of(await member.connection.ask("OffsetCommit", 9, **body))
 
 
-async def test_who_may_is_served(broker: SecuredBroker, muster: MusterProcess) -> None:
+async def test_an_authorized_client_is_served(broker: SecuredBroker, muster: MusterProcess) -> None:
     """Join, sync, heartbeat, commits and leave: none of them is refused, and the commit is in the group upstream."""
     group_id = new_group()
     async with in_a_group(muster, group_id) as member:
@@ -156,7 +156,7 @@ async def _is_accepted(member: Member) -> bool:
     return await member.beat() == 0
 
 
-async def test_consent_is_not_asked_for_with_every_heartbeat(broker: SecuredBroker) -> None:
+async def test_authorization_is_not_requested_for_every_heartbeat(broker: SecuredBroker) -> None:
     """While it is cached, a revoked right is not noticed: the broker is not asked in between."""
     group_id = f"mine-{uuid4().hex[:8]}"
     acl = Acl("bob", "group", group_id, "READ")
@@ -171,7 +171,7 @@ async def test_consent_is_not_asked_for_with_every_heartbeat(broker: SecuredBrok
                 assert await Member(other, group_id, vars(member)).beat() == GROUP_AUTHORIZATION_FAILED
 
 
-async def test_who_authenticates_anew_is_asked_about_anew(broker: SecuredBroker) -> None:
+async def test_reauthentication_is_authorized_again(broker: SecuredBroker) -> None:
     """KIP-368: earlier grants no longer count."""
     group_id = f"mine-{uuid4().hex[:8]}"
     acl = Acl("bob", "group", group_id, "READ")
@@ -187,7 +187,7 @@ async def test_who_authenticates_anew_is_asked_about_anew(broker: SecuredBroker)
 
 
 @pytest.mark.parametrize("user", ["bob", None])
-async def test_the_bytes_of_a_member_help_nobody_else(muster: MusterProcess, user: str | None) -> None:
+async def test_copied_member_bytes_do_not_authorize_another_connection(muster: MusterProcess, user: str | None) -> None:
     """Byte for byte on another connection: that one is authorized separately, and refused or closed."""
     group_id = new_group()
     async with in_a_group(muster, group_id) as member, speaking(muster.bootstrap, user) as other:
@@ -204,7 +204,7 @@ async def test_the_bytes_of_a_member_help_nobody_else(muster: MusterProcess, use
 
 
 @pytest.mark.parametrize("is_owned", [True, False])
-async def test_who_has_not_authenticated_reaches_no_group(muster: MusterProcess, is_owned: bool) -> None:
+async def test_an_unauthenticated_client_reaches_no_group(muster: MusterProcess, is_owned: bool) -> None:
     """The broker closes the connection on our request, as on any other; none of these is answered."""
     group_id = new_group()
     async with in_a_group(muster, group_id if is_owned else new_group()) as member:
@@ -237,7 +237,7 @@ async def test_a_wrong_password_opens_nothing(muster: MusterProcess) -> None:
     assert "guessed" not in muster.output
 
 
-async def test_who_was_refused_once_may_later(broker: SecuredBroker, muster: MusterProcess) -> None:
+async def test_a_refused_client_may_be_authorized_later(broker: SecuredBroker, muster: MusterProcess) -> None:
     """A refusal expires from the cache like a grant."""
     group_id = f"mine-{uuid4().hex[:8]}"
     async with speaking(muster.bootstrap, "bob") as connection:
