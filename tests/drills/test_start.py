@@ -88,7 +88,7 @@ def test_while_nobody_can_answer_the_goals_allow_for_it() -> None:
     ],
     ids=lambda value: " ".join(value)[:60] if isinstance(value, list) else "",
 )
-def test_what_cannot_be_done_is_one_line(arguments: list[str], said: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_impossible_request_is_one_line(arguments: list[str], said: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """It names the option, and begins with the command; nothing is started."""
     monkeypatch.delenv("MUSTER_LOG", raising=False)
     ended = CliRunner().invoke(app, ["drill", *arguments])

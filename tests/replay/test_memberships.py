@@ -31,7 +31,7 @@ from tests.replay.whole import lines, rerun
 
 
 @pytest.mark.parametrize("play", memberships.STORIES, ids=lambda play: play.__name__)
-def test_each_story_is_told_as_it_was(play: Callable[[], Harness]) -> None:
+def test_each_story_matches_its_golden(play: Callable[[], Harness]) -> None:
     """The last rebalance, the plans, and the happenings that started none."""
     assert_golden(f"why-{play.__name__}.txt", printed_rebalances([told(play())]))
 
@@ -84,7 +84,7 @@ def test_arrivals_that_waited_are_no_causes_but_what_was_spared() -> None:
     assert (gathered.times, names(gathered.members)) == (3, ["c", "d", "e"])
 
 
-def test_who_came_in_time_and_who_did_not() -> None:
+def test_members_that_joined_in_time_and_that_did_not() -> None:
     planned = told(memberships.registration_late()).trigger.planned
     assert planned is not None
     assert (names(planned.came), planned.did_not_come) == (["c"], ("d", "e"))
@@ -104,7 +104,7 @@ def test_a_newcomer_within_a_join_phase_waited_for_nothing() -> None:
     assert happenings(h, HappeningKind.JOINS_GATHERED) == []
 
 
-def test_a_registration_that_ran_out_without_anybody_is_told_as_such() -> None:
+def test_a_registration_that_expired_without_members_is_reported() -> None:
     """It causes no rebalance."""
     h, (a, b) = two()
     h.alter((REGISTERED, SET, "c,d"))
@@ -117,7 +117,7 @@ def test_a_registration_that_ran_out_without_anybody_is_told_as_such() -> None:
 # ---- retirement, settings -----------------------------------------------------------------------
 
 
-def test_who_went_and_who_was_removed() -> None:
+def test_members_that_left_and_that_were_removed() -> None:
     """Partitions of members that left before belonged to them until the rebalance."""
     rebalance = told(memberships.retirement_late())
     planned = rebalance.trigger.planned
@@ -141,7 +141,7 @@ def test_a_rebalance_for_another_reason_settles_what_the_retired_left() -> None:
     assert names(planned.went) == ["d"]
 
 
-def test_settings_changed_are_told_with_what_they_were() -> None:
+def test_changed_settings_are_shown_with_old_values() -> None:
     """In the trigger, and in the history if it is known."""
     h = memberships.configured()
     planned = told(h).trigger.planned
@@ -198,7 +198,7 @@ def test_a_long_duel_is_counted_though_not_all_of_it_is_written() -> None:
     assert len(since(history_of(h))) == 4
 
 
-def test_a_withdrawn_registration_lets_those_in_who_waited() -> None:
+def test_a_withdrawn_registration_admits_waiting_members() -> None:
     """The trigger has the registration's instance, and the members that joined."""
     h, (_a, _b) = two()
     h.alter((REGISTERED, SET, "c,d"))

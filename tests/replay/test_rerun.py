@@ -183,7 +183,7 @@ def test_ids_that_were_handed_out_and_never_used() -> None:
     assert_same(h)
 
 
-def test_a_rebalance_in_flight_goes_on_after_a_takeover() -> None:
+def test_a_rebalance_in_flight_continues_after_a_takeover() -> None:
     """Parked requests are lost, and sent again."""
     h = Harness()
     a, b = h.stable_group(h.static("a"), h.static("b"))
@@ -197,7 +197,7 @@ def test_a_rebalance_in_flight_goes_on_after_a_takeover() -> None:
     assert_same(h)
 
 
-def test_whoever_takes_over_may_have_the_members_in_another_order() -> None:
+def test_a_new_owner_may_have_the_members_in_another_order() -> None:
     """The new owner has only read each last record, so events about all members have their order."""
     h = Harness()
     a, b, c = h.stable_group(h.static("a"), h.static("b"), h.static("c"))
@@ -243,7 +243,7 @@ def test_a_registration_that_was_complete_while_one_had_been_sent_back() -> None
     assert_same(h)
 
 
-def test_requests_of_one_moment_are_told_apart() -> None:
+def test_simultaneous_requests_are_distinguished() -> None:
     """An event that goes back in the order of one request belongs to the next one."""
     h = Harness()
     a, b = h.stable_group(h.static("a"), h.static("b"))
@@ -280,7 +280,7 @@ def test_a_history_that_was_changed_is_found_out() -> None:
     assert comparable(difference.decided)[0] != comparable(difference.recorded)[0]
 
 
-def test_after_a_gap_nothing_is_claimed_until_the_group_is_made_anew() -> None:
+def test_after_a_gap_nothing_is_claimed_until_the_group_is_recreated() -> None:
     """Events after the gap are counted as skipped."""
     h = Harness()
     (a,) = h.stable_group(h.static("a"))

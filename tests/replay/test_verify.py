@@ -96,7 +96,7 @@ def played() -> Harness:
     return h
 
 
-def test_what_the_rules_made_is_well() -> None:
+def test_events_made_by_the_rules_verify() -> None:
     """Each event is decided again as recorded."""
     h = played()
     result = verified(stored(events_of(h)))
@@ -118,7 +118,7 @@ def test_whatever_the_rules_make_is_well(seed: int, steps: int, planned: bool) -
     assert result.decided_again == len(play.harness.events)
 
 
-def test_an_event_that_is_lost_is_found_and_one_that_was_compacted_is_said() -> None:
+def test_a_lost_event_is_found_and_a_compacted_one_is_reported() -> None:
     """A missing seq whose offset is missing too was compacted; otherwise an event was lost."""
     records = stored(events_of(played()))
     position = next(i for i, record in enumerate(records) if record.value is not None and i > 6)
@@ -182,7 +182,7 @@ def test_an_owner_that_writes_after_its_successor_is_found() -> None:
     assert [finding.check for finding in verified(stored(unelected)).findings][:1] == [Check.OWNER]
 
 
-def test_what_cannot_be_read_is_found_until_it_is_repaired() -> None:
+def test_unreadable_records_are_found_until_they_are_repaired() -> None:
     """A broken value names its group; an unreadable key is skipped after `muster log repair`."""
     h = played()
     records = stored(events_of(h))
@@ -194,7 +194,7 @@ def test_what_cannot_be_read_is_found_until_it_is_repaired() -> None:
     assert (repaired.findings, repaired.passed_over) == ((), 1)
 
 
-def test_strangers_are_counted_and_take_their_offsets() -> None:
+def test_foreign_records_are_counted_and_take_their_offsets() -> None:
     """They are no findings: readers skip them, and owners rewrite the records that they overwrote."""
     h = played()
     records = stored(events_of(h))
@@ -220,7 +220,7 @@ def test_a_night_written_by_hand_holds_together_but_for_the_rules() -> None:
     assert found <= {Check.RULES, Check.INVARIANT, Check.TRANSITION}
 
 
-def test_a_decision_of_which_half_could_not_be_read_is_no_finding() -> None:
+def test_a_decision_that_is_half_unreadable_is_not_a_finding() -> None:
     """The unread record is reported; if the log really ends there, it is a finding."""
     h = Harness()
     h.stable_group(h.static("a"))
@@ -270,7 +270,7 @@ def test_an_instance_is_a_member_or_registered() -> None:
     assert list(broken_invariants(changed)) == ["7: a member's instance id is registered still"]
 
 
-def test_an_election_that_was_compacted_is_no_finding() -> None:
+def test_a_compacted_election_is_not_a_finding() -> None:
     """Its offset is missing, so it is not known who was elected; if its offset exists, it is a finding."""
     events = events_of(played())
     records = stored(events)
@@ -295,7 +295,7 @@ def test_a_record_that_cannot_be_read_explains_the_number_that_is_missing() -> N
     assert [finding.check for finding in verified(records).findings] == [Check.READABLE]
 
 
-def test_a_member_that_stands_under_anothers_id_is_found_among_the_changed_ones() -> None:
+def test_a_member_under_anothers_id_is_found_among_the_changed_ones() -> None:
     """The finding has the number of the invariant, as if all members were checked."""
     h = Harness()
     h.stable_group(h.static("a"), h.static("b"))
@@ -339,7 +339,7 @@ def forged_twice() -> tuple[list[StoredRecord], list[int], list[int]]:
     return stored(events), times, forged
 
 
-def test_of_a_window_what_came_before_is_folded_and_not_told_of() -> None:
+def test_events_before_a_window_are_folded_and_not_reported() -> None:
     """It counts its own events, says how many earlier ones it depends on, and has only the findings in it."""
     records, times, forged = forged_twice()
     assert [seq for check, seq in checks(verified(records)) if check is Check.RULES] == forged
@@ -363,7 +363,7 @@ def test_a_window_that_ends_within_a_history_has_no_unfinished_decision() -> Non
         assert Check.TRANSITION not in {finding.check for finding in found.findings}
 
 
-def test_of_groups_that_are_asked_for_the_owners_of_their_partitions_are_checked_too() -> None:
+def test_for_selected_groups_the_owners_of_their_partitions_are_checked_too() -> None:
     """A fault of a partition without one of these groups is not reported."""
     records, _, forged = forged_twice()
     records = appended(records, BROKEN_KEY)

@@ -57,7 +57,7 @@ def found_in(records: list[StoredRecord]) -> set[Check]:
     return {finding.check for finding in verification.result("memory").findings}
 
 
-def test_a_decision_under_the_claim_before_its_renewal_is_no_finding() -> None:
+def test_a_decision_under_the_claim_before_its_renewal_is_not_a_finding() -> None:
     """It has the epoch under which it was decided; after another owner's election it would be a finding."""
     records = simulate(renewed_meanwhile())
     epochs = [decode(record.value).owner_epoch for record in records if record.value is not None]

@@ -59,7 +59,7 @@ def _judged(scenario: str, family: Family, broker: str | None = None) -> Judged:
 
 
 @pytest.mark.parametrize(("scenario", "family"), CASES, ids=str)
-def test_what_is_told_is_what_was_done(
+def test_reports_match_the_ground_truth(
     request: pytest.FixtureRequest,
     judged: dict[tuple[str, Family], "Future[Judged]"],
     scenario: str,

@@ -57,7 +57,7 @@ async def test_a_run_without_anything_new_commits_nothing(tmp_path: Path) -> Non
     assert await digests_in(tmp_path / "a") == await digests(log)
 
 
-async def test_a_file_has_one_day_and_partition_and_its_name_says_which(tmp_path: Path) -> None:
+async def test_a_file_has_one_day_and_partition_in_its_name(tmp_path: Path) -> None:
     log = RawMemoryLog()
     await log.open()
     for day in (0, 0, 1):
@@ -96,7 +96,7 @@ async def test_a_segment_ends_when_it_is_large_enough(tmp_path: Path) -> None:
     assert await digests_in(tmp_path / "a") == await digests(log)
 
 
-async def test_what_compaction_took_before_the_archive_came_is_a_hole_and_not_an_error(tmp_path: Path) -> None:
+async def test_records_compacted_before_archiving_are_a_gap_and_not_an_error(tmp_path: Path) -> None:
     """Segments cover all offsets that were read; the end is that of the topic."""
     log = await filled(1)
     log.compact(0, 0, 1, 4, 9)
@@ -176,7 +176,7 @@ async def test_a_folder_with_something_else_in_it_is_left_alone(tmp_path: Path) 
     assert not (tmp_path / "manifests").exists()
 
 
-async def test_an_archive_that_lost_its_manifests_is_not_begun_anew(tmp_path: Path) -> None:
+async def test_an_archive_without_its_manifests_is_not_restarted(tmp_path: Path) -> None:
     """Its segments would be leftovers, and would be removed."""
     log = await filled()
     await archived(log, tmp_path / "a")
@@ -212,7 +212,7 @@ async def test_reading_needs_few_manifests_however_many_there_are(tmp_path: Path
     assert len(await raw(await opened(tmp_path / "a"))) == 150
 
 
-async def test_what_manifests_take_grows_with_the_segments(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_size_of_manifests_grows_with_the_segments(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A run is one commit, no matter how many partitions have new segments; few of many manifests list everything."""
     log = RawMemoryLog(20)
     await log.open()
@@ -245,7 +245,7 @@ async def test_records_out_of_order_are_refused(tmp_path: Path) -> None:
     assert named(tmp_path) == set()
 
 
-async def test_a_log_that_may_lack_its_end_is_archived_and_told(tmp_path: Path) -> None:
+async def test_a_log_that_may_lack_its_end_is_archived_and_reported(tmp_path: Path) -> None:
     """A file without its write-ahead log is reported when it is opened: its records are right nevertheless."""
     log = await filled(3, 10)
     log.found = ("the end may be missing",)
@@ -255,7 +255,7 @@ async def test_a_log_that_may_lack_its_end_is_archived_and_told(tmp_path: Path) 
 
 
 @pytest.mark.parametrize("how", ["passed over", "raised"])
-async def test_what_cannot_be_read_ends_its_partition_and_no_other(
+async def test_an_unreadable_record_ends_its_partition_and_no_other(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, how: str
 ) -> None:
     """A reader would skip the record; an archive would have a hole for ever. Earlier records are available at once."""

@@ -45,7 +45,7 @@ async def written(tmp_path: Path) -> tuple[str, str]:
 
 
 @pytest.mark.parametrize("command", COMMANDS, ids=lambda command: command[0])
-def test_replay_tells_the_same_of_an_archive(tmp_path: Path, command: list[str]) -> None:
+def test_replay_gives_the_same_results_for_an_archive(tmp_path: Path, command: list[str]) -> None:
     """Except for the log's name."""
     log, archive = asyncio.run(written(tmp_path))
     name, runner = str(tmp_path / "muster.db"), CliRunner(env={"COLUMNS": "500"})  # the paths differ in length
@@ -80,7 +80,7 @@ async def test_only_wanted_keys_are_read(tmp_path: Path) -> None:
     assert [record.offset for chunk in chunks for record in chunk] == [1, 2, 3]
 
 
-async def test_strangers_are_told_as_in_the_topic(tmp_path: Path) -> None:
+async def test_foreign_records_are_reported_as_in_the_topic(tmp_path: Path) -> None:
     """They are recognized by their headers, and by the producer if it is known, which Spark's source does not have."""
     log = await filled(1, 1)
     log.write(0, headers=())
@@ -103,7 +103,7 @@ async def test_a_part_can_be_read(tmp_path: Path) -> None:
     assert [record.offset for record in await read_all(archive, start=4, end=400)] == [4, 5, 6, 7, 8, 9]
 
 
-async def test_it_is_what_it_is_the_archive_of_and_nobody_writes_it(tmp_path: Path) -> None:
+async def test_an_archive_identifies_its_log_and_has_no_writer(tmp_path: Path) -> None:
     await archived(await filled(), tmp_path)
     archive: EventLog = await opened(tmp_path)
     assert isinstance(archive, RawLog)
@@ -129,7 +129,7 @@ async def test_an_archive_can_be_archived(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["none", "file"])
-def test_what_is_no_archive_is_named(tmp_path: Path, name: str) -> None:
+def test_a_path_that_is_not_an_archive_is_named(tmp_path: Path, name: str) -> None:
     """In one line, with exit code 2."""
     (tmp_path / "file").write_text("x")
     answer = CliRunner().invoke(app, ["replay", "groups", "--log", f"archive:{tmp_path / name}"])

@@ -54,7 +54,7 @@ async def test_small_segments_of_a_day_become_one(tmp_path: Path) -> None:
     assert await digests_in(tmp_path) == await digests(log)
 
 
-async def test_who_is_reading_meanwhile_reads_on(tmp_path: Path) -> None:
+async def test_concurrent_readers_are_not_disturbed(tmp_path: Path) -> None:
     """The joined files stay for an hour; then they are removed, and the reader uses the new ones."""
     log = await in_small_pieces(tmp_path)
     early, late = await opened(tmp_path), await opened(tmp_path)
@@ -68,7 +68,7 @@ async def test_who_is_reading_meanwhile_reads_on(tmp_path: Path) -> None:
     assert found == log.records[0]
 
 
-async def test_manifests_that_nobody_needs_are_removed(tmp_path: Path) -> None:
+async def test_unused_manifests_are_removed(tmp_path: Path) -> None:
     """The remaining ones still form a chain."""
     log = await in_small_pieces(tmp_path)
     compacted(tmp_path)
@@ -97,7 +97,7 @@ async def test_holes_stay_named_after_joining(tmp_path: Path) -> None:
     assert (await verify(tmp_path, log, watch=lambda _done, _total: None)).partitions[0].missing == 2
 
 
-async def test_expired_days_are_gone_for_good_and_the_archive_says_so(tmp_path: Path) -> None:
+async def test_expired_days_are_permanently_gone_and_noted(tmp_path: Path) -> None:
     """Including those that compaction had replaced; the offsets continue, and nothing is archived again."""
     log = await in_small_pieces(tmp_path)
     compacted(tmp_path)
@@ -127,7 +127,7 @@ async def test_everything_may_expire(tmp_path: Path) -> None:
     assert (await verify(tmp_path, log, watch=lambda _done, _total: None)).damage == ()
 
 
-async def test_what_expired_of_a_partition_stays_known_when_days_of_another_expire(tmp_path: Path) -> None:
+async def test_expired_events_of_a_partition_stay_known_when_days_of_another_expire(tmp_path: Path) -> None:
     """Its offsets would otherwise count as missing."""
     log = RawMemoryLog(2)
     await log.open()

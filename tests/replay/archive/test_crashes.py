@@ -42,7 +42,7 @@ async def assert_well(root: Path, log: RawMemoryLog) -> None:
 
 
 @pytest.mark.parametrize("loses_power", [False, True], ids=["killed", "power-lost"])
-async def test_an_archiver_that_dies_at_any_step_goes_on_where_it_was(tmp_path: Path, *, loses_power: bool) -> None:
+async def test_an_archiver_that_dies_at_any_step_resumes(tmp_path: Path, *, loses_power: bool) -> None:
     """At each step of one run, with a new archive each time; the next run completes it, and leaves nothing behind."""
     log = await filled(records=3)
     for step in count():

@@ -64,7 +64,7 @@ async def damage(root: Path) -> str:
 # ---- two writers --------------------------------------------------------------------------------
 
 
-async def test_what_another_writer_takes_for_leftovers_cannot_be_committed(tmp_path: Path) -> None:
+async def test_files_that_another_writer_removes_as_leftovers_cannot_be_committed(tmp_path: Path) -> None:
     """Two machines have a lock that does not work between them: a manifest would otherwise list files that are gone."""
     log = await filled(1)
     with writing(tmp_path, make=True) as slow:
@@ -194,7 +194,7 @@ async def test_an_end_that_no_segment_reaches(tmp_path: Path, end: int, said: st
     assert msgspec.json.encode(await damage(tmp_path)).count(b"partition 0") == 1
 
 
-async def test_a_manifest_that_is_no_file(tmp_path: Path) -> None:
+async def test_a_manifest_that_is_not_a_file(tmp_path: Path) -> None:
     """Any unreadable one is reported in one line."""
     log = await one_segment(tmp_path)
     path_of(tmp_path, 3).mkdir()

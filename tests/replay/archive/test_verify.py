@@ -33,7 +33,7 @@ async def test_a_whole_archive_is_well(tmp_path: Path) -> None:
     assert [(part.records, part.missing) for part in found.partitions] == [(10, 0), (10, 0)]
 
 
-async def test_what_compaction_took_before_the_archive_came_is_named(tmp_path: Path) -> None:
+async def test_events_compacted_before_archiving_are_named(tmp_path: Path) -> None:
     log = await filled()
     log.compact(0, 0, 1, 5)
     await archived(log, tmp_path)
@@ -42,7 +42,7 @@ async def test_what_compaction_took_before_the_archive_came_is_named(tmp_path: P
     assert (found.partitions[0].holes, found.partitions[0].missing) == (((0, 2), (5, 6)), 3)
 
 
-async def test_what_was_deleted_before_the_archive_came_is_damage_and_no_compaction(tmp_path: Path) -> None:
+async def test_events_deleted_before_archiving_are_damage_and_not_compaction(tmp_path: Path) -> None:
     """Also of a partition of which nothing is left; the run that finds it says it, and later ones do not."""
     log = await filled()
     log.compact(0, 5)
@@ -60,7 +60,7 @@ async def test_what_was_deleted_before_the_archive_came_is_damage_and_no_compact
     assert [re.match(said, each) is not None for each in (await opened(tmp_path)).warnings] == [True]
 
 
-async def test_what_is_deleted_after_the_archive_came_is_not_missing(tmp_path: Path) -> None:
+async def test_events_deleted_after_archiving_are_not_missing(tmp_path: Path) -> None:
     """The archive has it, so no run and no reader says that history is lost."""
     log = await filled()
     await archived(log, tmp_path)
@@ -70,7 +70,7 @@ async def test_what_is_deleted_after_the_archive_came_is_not_missing(tmp_path: P
     assert ((await verified(tmp_path, log)).damage, (await opened(tmp_path)).warnings) == ((), ())
 
 
-async def test_a_deletion_between_two_runs_is_told_with_its_events(tmp_path: Path) -> None:
+async def test_a_deletion_between_two_runs_is_reported_with_its_events(tmp_path: Path) -> None:
     """It is listed where it is, through all that is done with the archive, until those days expire."""
     log = await group_log()
     end = log.ends[0]
@@ -99,7 +99,7 @@ async def test_a_beginning_that_is_deleted_again_and_again_is_one_range(tmp_path
     assert [(each.start, each.end) for each in state.deleted] == [(0, 10)]
 
 
-async def test_compaction_after_the_archive_came_changes_nothing(tmp_path: Path) -> None:
+async def test_compaction_after_archiving_changes_nothing(tmp_path: Path) -> None:
     log = await filled()
     await archived(log, tmp_path)
     log.compact(0, *range(8))
@@ -126,7 +126,7 @@ async def test_a_missing_segment_is_found(tmp_path: Path) -> None:
     assert "is missing: the offsets 0 to" in damage
 
 
-async def test_an_archive_that_changes_while_it_is_verified_is_not_said_to_be_damaged(tmp_path: Path) -> None:
+async def test_an_archive_that_changes_during_verification_is_not_reported_as_damaged(tmp_path: Path) -> None:
     """Files that `expire` has removed meanwhile are missing, which is no damage."""
     log = await filled()
     await archived(log, tmp_path)
@@ -206,7 +206,7 @@ async def test_records_that_the_topic_has_and_the_archive_has_not(tmp_path: Path
     )
 
 
-async def test_another_log_is_no_comparison(tmp_path: Path) -> None:
+async def test_comparing_with_another_log_is_refused(tmp_path: Path) -> None:
     await archived(await filled(), tmp_path)
     other = RawMemoryLog(identity="topic-2")
     await other.open()
@@ -245,7 +245,7 @@ async def test_a_groups_gap_with_its_offset_is_compactions(tmp_path: Path) -> No
     assert found.partitions[0].events_compacted == 1
 
 
-async def test_a_groups_event_that_came_twice_is_found(tmp_path: Path) -> None:
+async def test_a_duplicate_group_event_is_found(tmp_path: Path) -> None:
     log = await group_log()
     assert (await archived(log, tmp_path)).records
     assert (await verified(tmp_path)).damage == ()
@@ -257,7 +257,7 @@ async def test_a_groups_event_that_came_twice_is_found(tmp_path: Path) -> None:
     assert any("0 events are missing, 1 came again" in each for each in found.damage)
 
 
-async def test_a_strangers_copy_of_an_event_is_nothing(tmp_path: Path) -> None:
+async def test_a_foreign_copy_of_an_event_is_ignored(tmp_path: Path) -> None:
     """All readers skip it."""
     log = await group_log()
     again = log.records[0][2]

@@ -61,7 +61,7 @@ def assert_fails(result: Result, code: int, *parts: str) -> None:
         ["digest", "--since", "2000-01-01", "--until", "9999-01-01", "--format", "table"],
     ],
 )
-def test_what_is_piped_is_as_wide_as_columns_says_and_has_no_blanks_at_the_end(command: list[str], url: str) -> None:
+def test_piped_output_is_as_wide_as_columns_and_has_no_trailing_blanks(command: list[str], url: str) -> None:
     """Nothing is cut off, and no line is padded."""
 
     def piped(columns: int) -> list[str]:
@@ -115,7 +115,7 @@ def test_each_command_prints_each_format(url: str, command: list[str], form: str
         assert all(isinstance(msgspec.json.decode(line), dict) for line in result.stdout.splitlines())
 
 
-def test_a_group_that_never_rebalanced_is_no_error(url: str) -> None:
+def test_a_group_that_never_rebalanced_is_not_an_error(url: str) -> None:
     """The output says that there was none."""
     result = run("why", "payments", log=url)
     assert (result.exit_code, result.stdout) == (0, "The log has no incident of payments.\n")
@@ -129,11 +129,11 @@ def test_an_unknown_group_is_named_with_the_log_and_near_matches(url: str) -> No
     assert "; it has orders and payments. A group that a Kafka cluster" in run("why", "zzz", log=url).stderr
 
 
-def test_an_unknown_generation_is_told_with_those_that_there_are(url: str) -> None:
+def test_an_unknown_generation_is_reported_with_the_known_ones(url: str) -> None:
     assert_fails(run("why", "orders", "--generation", "9", log=url), 1, "generation 9", "it has generations 1 to 4\n")
 
 
-def test_a_generation_whose_rebalance_is_running_is_not_given_as_reached(tmp_path: Path) -> None:
+def test_a_generation_whose_rebalance_is_running_is_not_shown_as_reached(tmp_path: Path) -> None:
     running = script("orders").created()
     a, b = running.member("a"), running.member("b")
     running.start(running.joined(a)).wait(3_000).complete().wait(100).stabilize({"a": {"t": [0]}})
@@ -143,13 +143,13 @@ def test_a_generation_whose_rebalance_is_running_is_not_given_as_reached(tmp_pat
     assert_fails(run("why", "orders", "--generation", "55", log=url), 1, "generation 55", said)
 
 
-def test_a_moment_before_the_log_is_told_with_its_extent(url: str) -> None:
+def test_a_time_before_the_log_is_reported_with_its_extent(url: str) -> None:
     """Exit code 1, with the valid range."""
     result = run("state", "orders", "--at", "2020-01-01T00:00:00Z", log=url)
     assert_fails(result, 1, "seq 1 to 44", "2026-11-21T02:00:05.800Z")
 
 
-def test_a_wrong_moment_names_the_forms(url: str) -> None:
+def test_an_invalid_time_lists_the_formats(url: str) -> None:
     """Exit code 2."""
     assert_fails(run("state", "orders", "--at", "yesterday", log=url), 2, "'yesterday'", "a generation", "02:14:07")
 
@@ -202,7 +202,7 @@ def test_properties_of_a_cluster_that_cannot_be_used_are_named(url: str, command
     assert "hunter2" not in result.stderr
 
 
-def test_a_broken_record_is_shown_where_it_stands(tmp_path: Path) -> None:
+def test_a_broken_record_is_shown_at_its_position(tmp_path: Path) -> None:
     """The command shows the events before it; the exit code says that the history is incomplete."""
     told = script("orders").created()
     url = asyncio.run(append(tmp_path, told.partition, *told.stored_transitions(), (broken_value("orders"),)))
@@ -232,7 +232,7 @@ EVERY_COMMAND = (
 @pytest.mark.parametrize(
     "broken", [broken_value("orders"), unknown_type("orders"), BROKEN_KEY], ids=["value", "type", "key"]
 )
-def test_every_command_says_that_one_record_cannot_be_read(tmp_path: Path, broken: Record) -> None:
+def test_every_command_reports_an_unreadable_record(tmp_path: Path, broken: Record) -> None:
     """It has the position, and exit code 3 if the result depends on it; a copy of the log is complete."""
     night = a_night()
     transitions = night.stored_transitions()
@@ -249,7 +249,7 @@ def test_every_command_says_that_one_record_cannot_be_read(tmp_path: Path, broke
     assert run("groups", log=str(tmp_path / "copy.avro")).exit_code == 3
 
 
-def test_a_record_that_the_answer_does_not_stand_on_is_no_lack(tmp_path: Path) -> None:
+def test_an_irrelevant_unreadable_record_is_not_a_gap(tmp_path: Path) -> None:
     """It is another group's, or later than the requested time."""
     night = a_night()
     url = asyncio.run(append(tmp_path, night.partition, *night.stored_transitions(), (broken_value("shadow"),)))
@@ -262,7 +262,7 @@ def test_a_record_that_the_answer_does_not_stand_on_is_no_lack(tmp_path: Path) -
     assert run("history", "orders", "--until", "5", "--seq", log=url).exit_code == 0
 
 
-def test_of_a_damaged_file_is_told_what_can_be_read(tmp_path: Path) -> None:
+def test_the_readable_part_of_a_damaged_file_is_shown(tmp_path: Path) -> None:
     """With a warning and an exit code of its own: the result may be incomplete."""
     told = script("orders").created()
     filler = [(Record(encode_key(RecordKey(f"g{n}", EntityKind.GROUP_CONFIG, "")), b"x" * 1000),) for n in range(100)]
@@ -276,7 +276,7 @@ def test_of_a_damaged_file_is_told_what_can_be_read(tmp_path: Path) -> None:
     assert f"muster replay: the event log {file} is damaged" in result.stderr
 
 
-def test_a_group_that_a_damaged_file_no_longer_tells_of_may_have_been_there(tmp_path: Path) -> None:
+def test_a_group_missing_from_a_damaged_file_may_have_existed(tmp_path: Path) -> None:
     """A missing group is no proof: the exit code is that of damage, also if a row has become empty."""
     told = script("orders").created()
     filler = [(Record(encode_key(RecordKey(f"g{n}", EntityKind.GROUP_CONFIG, "")), b"x" * 1000),) for n in range(100)]
@@ -295,7 +295,7 @@ def test_a_group_that_a_damaged_file_no_longer_tells_of_may_have_been_there(tmp_
         assert f"The unreadable records of partition {told.partition} were left out" in result.stderr
 
 
-def test_a_log_without_its_write_ahead_log_is_answered_from_and_told(tmp_path: Path) -> None:
+def test_a_log_without_its_write_ahead_log_is_used_and_reported(tmp_path: Path) -> None:
     """The result has what is there; the exit code says that there may have been more."""
     told = script("orders").created()
     url = asyncio.run(append(tmp_path, told.partition, *told.stored_transitions()))
@@ -315,7 +315,7 @@ def test_a_log_without_its_write_ahead_log_is_answered_from_and_told(tmp_path: P
     assert result.stderr.count("\n") == 1
 
 
-async def test_a_live_log_is_read_while_its_writer_goes_on(tmp_path: Path) -> None:
+async def test_a_live_log_is_read_while_its_writer_continues(tmp_path: Path) -> None:
     """Reading claims nothing: the writer appends before and after."""
     night, more = a_night(), script("orders").created()
     url = f"sqlite:///{tmp_path / 'muster.db'}"
@@ -433,7 +433,7 @@ def test_an_answer_that_cannot_be_written_is_one_line(url: str, form: str) -> No
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="this system has no /dev/full")
-def test_an_answer_that_cannot_be_written_is_told_of_a_damaged_log_too(url: str, tmp_path: Path) -> None:
+def test_an_unwritable_output_is_reported_for_a_damaged_log_too(url: str, tmp_path: Path) -> None:
     """After the damage, and with exit code 2: there is no result."""
     export = tmp_path / "night.jsonl"
     run("export", str(export), log=url)
@@ -462,13 +462,13 @@ def test_an_answer_that_cannot_be_written_is_told_of_a_damaged_log_too(url: str,
     assert (ran.returncode, written) == (2, "muster replay: the answer cannot be written: No space left on device")
 
 
-def test_a_number_of_thousands_of_digits_is_no_moment(url: str) -> None:
+def test_a_number_of_thousands_of_digits_is_not_a_time(url: str) -> None:
     """Nor a generation."""
     assert_fails(run("why", "orders", "--at", "9" * 5_000, log=url), 2, "is none of these")
     assert_fails(run("diff", "orders", "1", "9" * 5_000, log=url), 2, "is none of these")
 
 
-def test_what_an_error_quotes_is_printable(tmp_path: Path) -> None:
+def test_quotes_in_errors_are_printable(tmp_path: Path) -> None:
     """A file may have any content, so its text does not reach the terminal as it is."""
     path = tmp_path / "night.jsonl"
     head = {"form": "\x1b[31m\nform", "log": "x", "identity": "y", "partitions": 1}
@@ -476,7 +476,7 @@ def test_what_an_error_quotes_is_printable(tmp_path: Path) -> None:
     assert_fails(run("groups", log=str(path)), 2, "\\x1b[31m")
 
 
-def test_what_is_no_log_is_told_with_all_that_log_takes(tmp_path: Path) -> None:
+def test_a_path_that_is_not_a_log_is_reported_with_the_accepted_forms(tmp_path: Path) -> None:
     """And for an existing file, how to write the URL of a SQLite log there."""
     path = tmp_path / "muster.db"
     result = run("groups", log=str(path))
@@ -486,7 +486,7 @@ def test_what_is_no_log_is_told_with_all_that_log_takes(tmp_path: Path) -> None:
     assert_fails(run("groups", log=str(path)), 2, f"a SQLite log is named sqlite:///{path}")
 
 
-def test_a_state_is_that_of_now_if_no_moment_is_given(url: str) -> None:
+def test_the_default_time_of_a_state_is_now(url: str) -> None:
     """So is that of all groups."""
     now, given = (run("state", "orders", *at, "--format", "json", log=url) for at in ((), ("--at", "now")))
     drop = {"asked_for": None}

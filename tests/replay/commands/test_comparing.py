@@ -50,7 +50,7 @@ async def _written(story: Harness, path: Path) -> str:
 
 
 @pytest.mark.parametrize("level", recorded_levels())
-def test_what_was_written_at_each_format_level_holds_together(level: int, story: Harness) -> None:
+def test_histories_of_each_format_level_are_consistent(level: int, story: Harness) -> None:
     """Fields that a level does not have yet are no difference."""
     result = verified(stored(events_of(story), level))
     assert (result.found, result.decided_again) == (0, len(story.events))
@@ -83,7 +83,7 @@ def test_an_export_holds_together_as_its_log_does(url: str, tmp_path: Path, name
     assert verdicts[0] == verdicts[1] == ["would", "would-not", "would-not", "would"]
 
 
-def test_a_part_that_was_exported_is_no_fault(url: str, tmp_path: Path) -> None:
+def test_a_partial_export_is_not_an_error(url: str, tmp_path: Path) -> None:
     """`verify` reports the missing events, and how many could not be decided again."""
     path = tmp_path / "part.jsonl"
     middle = instant(_starts(url)[1] - 1)
@@ -94,7 +94,7 @@ def test_a_part_that_was_exported_is_no_fault(url: str, tmp_path: Path) -> None:
     assert "no longer in the log" in result.stdout
 
 
-def test_of_a_file_that_is_cut_off_is_said_that_not_all_was_read(url: str, tmp_path: Path) -> None:
+def test_a_truncated_file_is_reported_as_not_fully_read(url: str, tmp_path: Path) -> None:
     """Exit code 3: the readable part is consistent, but the log is not called sound."""
     path = tmp_path / "cut.jsonl"
     run("export", str(path), "--log", url)
@@ -125,7 +125,7 @@ def test_a_compacted_log_holds_together(story: Harness) -> None:
     assert compacted.unchecked > 0
 
 
-def test_findings_say_what_to_do(tmp_path: Path) -> None:
+def test_findings_include_advice(tmp_path: Path) -> None:
     """Each kind once, in the table, in Markdown and in JSON."""
     h = Harness()
     h.stable_group(h.static("a"))
@@ -155,7 +155,7 @@ def test_a_window_of_a_what_if(url: str) -> None:
     assert (nothing.exit_code, nothing.stdout) == (1, "")
 
 
-def test_times_are_told_in_the_zone(url: str) -> None:
+def test_times_are_shown_in_the_zone(url: str) -> None:
     """In the tables' headers and cells, never in JSON."""
     for command in (("whatif", GROUP_ID, "--static"), ("diff", GROUP_ID, "1", "2")):
         told = run(*command, "--tz", "Asia/Tokyo", "--log", url)
@@ -163,7 +163,7 @@ def test_times_are_told_in_the_zone(url: str) -> None:
         assert "UTC+09:00" not in run(*command, "--tz", "Asia/Tokyo", "--format", "json", "--log", url).stdout
 
 
-def test_a_comparison_of_times_says_what_was_asked_for(url: str) -> None:
+def test_a_comparison_of_times_names_the_requested_times(url: str) -> None:
     """The group is that after the last event until then."""
     late = instant(_starts(url)[-1] + 3_600_000)
     result = run("diff", GROUP_ID, "2", late, "--log", url)
@@ -183,7 +183,7 @@ def _starts(url: str) -> list[int]:
     return [wall_ms_of(line["at"]) for line in lines if line.get("type") == RebalanceStarted.__name__]
 
 
-def test_verify_of_a_part_says_what_was_checked(url: str) -> None:
+def test_verify_of_a_part_names_what_was_checked(url: str) -> None:
     """A window, and groups of a pattern; nothing outside of the log is called consistent."""
     middle = instant(_starts(url)[1] - 1)
     result = run("verify", "--log", url, "--since", middle, "--group", "ord*", "--tz", "UTC", width="200")

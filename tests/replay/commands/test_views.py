@@ -53,9 +53,7 @@ def test_a_window_shows_what_is_in_it(url: str) -> None:
 
 
 @pytest.mark.parametrize("command", [["why", "orders"], ["history", "orders"], ["groups"], ["digest"]])
-def test_where_the_clock_went_back_the_earliest_and_the_latest_time_are_what_there_is(
-    tmp_path: Path, command: list[str]
-) -> None:
+def test_after_a_clock_step_back_the_extent_is_the_earliest_and_latest_time(tmp_path: Path, command: list[str]) -> None:
     """The last event then does not have the latest time, nor the first one the earliest."""
     back = Script().created()
     back.start(back.joined(back.member("a"))).complete(cause=Cause.INITIAL_DELAY_ELAPSED).stabilize({})
@@ -80,7 +78,7 @@ def test_where_the_clock_went_back_the_earliest_and_the_latest_time_are_what_the
     ],
 )
 @pytest.mark.parametrize("command", ["history", "why"])
-def test_a_window_outside_of_the_history_is_told_with_what_there_is(
+def test_a_window_outside_of_the_history_is_reported_with_its_extent(
     url: str, command: str, window: list[str], said: str
 ) -> None:
     """Exit code 1."""
@@ -89,7 +87,7 @@ def test_a_window_outside_of_the_history_is_told_with_what_there_is(
 
 
 @pytest.mark.parametrize("form", ["table", "md"])
-def test_a_time_in_which_no_group_has_an_event_is_said_with_what_there_is(url: str, form: str) -> None:
+def test_a_window_without_events_is_reported_with_the_extent(url: str, form: str) -> None:
     """The log has groups, but none in that time."""
     told = run("groups", "--since", "2027-01-01", "--format", form, log=url).stdout.replace("\\", "")
     told = " ".join(told.split())
@@ -113,7 +111,7 @@ def test_a_wrong_window_is_one_line(url: str, options: list[str], said: str) -> 
     assert_fails(run("history", "orders", *options, log=url), 2, said)
 
 
-def test_times_are_told_in_the_zone_that_is_asked_for(url: str) -> None:
+def test_times_are_shown_in_the_requested_zone(url: str) -> None:
     """And name it; JSON always has UTC."""
     out = run("history", "orders", "--tz", "Asia/Kathmandu", log=url).stdout
     assert "Asia/Kathmandu" in out
@@ -305,7 +303,7 @@ def test_following_shows_what_is_appended(tmp_path: Path) -> None:
         ["verify"],
     ],
 )
-def test_whoever_has_read_enough_ends_a_command_without_a_word(url: str, command: list[str]) -> None:
+def test_a_closed_pipe_ends_a_command_silently(url: str, command: list[str]) -> None:
     """As with SIGPIPE: the reader got what it wanted, and the log is sound."""
     read, write = os.pipe()
     os.close(read)
@@ -315,7 +313,7 @@ def test_whoever_has_read_enough_ends_a_command_without_a_word(url: str, command
     assert (ended.returncode, ended.stderr) == (128 + signal.SIGPIPE, b"")
 
 
-def test_an_output_that_is_closed_is_read_by_nobody(url: str) -> None:
+def test_a_closed_output_is_not_written(url: str) -> None:
     """The exit code is the same nevertheless."""
     told = [sys.executable, "-m", "muster", "replay", "groups", "--log", url]
     for end, code in (([], 0), (["--group", "nobody"], 1)):
@@ -365,7 +363,7 @@ def test_a_history_in_markdown_is_a_table_of_the_same_lines(url: str) -> None:
         ("2026-11-21 (billing-1)", "2026-11-21 (billing-1)"),
     ],
 )
-def test_what_formats_is_escaped_and_what_does_not_stays_readable(sent: str, shown: str) -> None:
+def test_format_characters_are_escaped_and_others_stay_readable(sent: str, shown: str) -> None:
     assert escaped(sent) == shown
 
 
@@ -416,7 +414,7 @@ def test_a_setting_is_a_number_of_ms(ms: str) -> None:
 
 
 @pytest.mark.parametrize("form", ["table", "md"])
-def test_the_groups_own_record_is_shown_where_it_is_asked_for(form: str, url: str) -> None:
+def test_the_groups_own_record_is_shown_on_request(form: str, url: str) -> None:
     """It is written with each change of a member, and adds nothing; programs get all events."""
     ask = ("history", "orders", "--format", form)
     plain, whole = (run(*ask, *more, log=url).stdout.splitlines() for more in ((), ("--all",)))

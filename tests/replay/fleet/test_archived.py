@@ -125,7 +125,7 @@ async def test_a_file_that_is_not_the_archived_one_is_named(engine: Engine, tmp_
         await tables_of(log, tmp_path / "tables", engine)
 
 
-async def test_a_loss_is_found_by_seq_and_told(engine: Engine, tmp_path: Path) -> None:
+async def test_a_loss_is_found_by_seq_and_reported(engine: Engine, tmp_path: Path) -> None:
     """No offset is missing, but a seq of the group is: an incident says that it is not known what happened."""
     log = await archive_of(
         changed(lambda records: [each for n, each in enumerate(records) if n != the_middle_one(records)]),
@@ -173,7 +173,7 @@ def at_level(record: StoredRecord, level: int) -> StoredRecord:
     return msgspec.structs.replace(record, value=value)
 
 
-async def test_a_broken_record_is_quarantined_and_all_else_goes_on(engine: Engine, tmp_path: Path) -> None:
+async def test_a_broken_record_is_quarantined_and_the_rest_continues(engine: Engine, tmp_path: Path) -> None:
     """A table has its topic, partition, offset and reason; other groups have the same rows as without it."""
     places: list[int] = []
 
@@ -217,7 +217,7 @@ class Compacted:
         return self._engine.fold(pieces, states, task, watch)
 
 
-async def test_a_file_that_goes_while_it_is_folded_is_no_error_of_the_engine(engine: Engine, tmp_path: Path) -> None:
+async def test_a_file_removed_while_it_is_folded_is_not_an_engine_error(engine: Engine, tmp_path: Path) -> None:
     """Both report that the log was unavailable, so that `--every` continues; the next build finds the new files."""
     root, tables = tmp_path / "archive", tmp_path / "tables"
     log = await archive_of(judged(SEEDS), root)

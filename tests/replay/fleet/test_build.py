@@ -42,7 +42,7 @@ async def test_a_build_in_steps_is_a_full_build(shares: tuple[float, ...], tmp_p
     assert all_tables(tmp_path / "steps") == all_tables(tmp_path / "full")
 
 
-async def test_coordinators_that_came_between_the_steps_are_told(lived_log: MemoryStorage, tmp_path: Path) -> None:
+async def test_coordinators_added_between_the_steps_are_reported(lived_log: MemoryStorage, tmp_path: Path) -> None:
     """Both for existing groups and for later ones."""
     for share in (0.3, 0.6, 0.8, 1.0):
         await built(up_to(lived_log, share), tmp_path / "steps")
@@ -163,7 +163,7 @@ async def test_tables_that_another_build_is_writing_are_read_as_the_last_one_lef
     assert not all((tmp_path / part.path).exists() for part in told.parts)
 
 
-async def test_who_reads_the_tables_has_an_hour_however_many_builds_are_made(tmp_path: Path) -> None:
+async def test_readers_of_the_tables_have_an_hour_however_many_builds_are_made(tmp_path: Path) -> None:
     """DuckDB opens the files of a view when rows are requested; Spark does, too."""
     storage = judged(SEEDS[:20])
     await built(up_to(storage, 0.4), tmp_path)
@@ -217,7 +217,7 @@ async def test_the_pages_sql_reads_the_table_as_the_last_build_left_it(
     assert there > len(current(tmp_path / "fleet").of("rebalances"))
 
 
-async def test_a_reader_whose_files_have_gone_reads_the_later_build(
+async def test_a_reader_whose_files_are_gone_reads_the_later_build(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Two builds ended between its reading of the manifest and of the files."""
@@ -278,7 +278,7 @@ async def test_a_build_syncs_what_it_has_written_before_it_is_there_and_nothing_
     assert {path for path in synced if path.suffix == ".parquet"} == new
 
 
-async def test_tables_whose_last_build_cannot_be_read_are_built_anew(tmp_path: Path) -> None:
+async def test_tables_with_an_unreadable_last_build_are_rebuilt(tmp_path: Path) -> None:
     """Only with `--rebuild`: the starting point would not be known."""
     await built(judged([3]), tmp_path)
     (tmp_path / "_builds" / "000001.json").write_text("{")
@@ -382,7 +382,7 @@ async def test_a_log_that_has_lost_records_is_refused(tmp_path: Path) -> None:
         await built(up_to(storage, 0.5), tmp_path)
 
 
-async def test_what_a_killed_build_has_left_goes_with_the_next_one(tmp_path: Path) -> None:
+async def test_leftovers_of_a_killed_build_are_removed_by_the_next_one(tmp_path: Path) -> None:
     """Its scratch folder, and the parts that it had written."""
     left = [
         tmp_path / "_building-abc" / "staged-000000.parquet",
@@ -427,7 +427,7 @@ async def test_tables_of_other_rules_ask_for_a_rebuild(tmp_path: Path, monkeypat
         (b"garbage", "cannot be read"),
     ],
 )
-def test_what_is_carried_over_makes_nothing_but_a_fold(state: bytes, reason: str) -> None:
+def test_carried_over_state_gives_the_same_fold(state: bytes, reason: str) -> None:
     """A pickled state with a function, or another library's class, is refused before it is called."""
     with pytest.raises(NotCarriedOver, match=reason):
         open_items.load(state)

@@ -118,7 +118,7 @@ def before_the_next(first: list[Part], made: list[Part]) -> Build:
     )  # fmt: skip
 
 
-def test_a_storm_that_goes_on_after_midnight_is_made_anew_with_the_day_before(tmp_path: Path) -> None:
+def test_a_storm_past_midnight_is_rebuilt_with_the_day_before(tmp_path: Path) -> None:
     """A third group joins it in the next build, on the next day."""
     first = written(tmp_path, [crash("a", 0), crash("b", 0)])
     made = derived(tmp_path, None, first, 1, tmp_path)
@@ -151,7 +151,7 @@ def test_a_storm_of_days_is_one_wherever_builds_cut_it(order: tuple[int, ...], t
     assert in_order(found) == in_order(expected)
 
 
-def test_what_was_open_and_is_told_otherwise_now_leaves_its_day(tmp_path: Path) -> None:
+def test_an_open_incident_that_has_changed_leaves_its_day(tmp_path: Path) -> None:
     """For example an incident that becomes part of one of the day before, and has no row of its own any more."""
     still_open = written(tmp_path, [crash(name, 0) for name in "abc"], role=Role.OPEN)
     made = derived(tmp_path, None, still_open, 1, tmp_path)
@@ -180,7 +180,7 @@ def test_a_process_that_joins_again_and_again_flaps(tmp_path: Path) -> None:
     assert [flapping[name] for name in told] == ["app at 10.0.0.7", False, 4, 1, MINUTE_MS, 1]
 
 
-def test_processes_that_cannot_be_told_apart_do_not_flap_for_being_many(tmp_path: Path) -> None:
+def test_indistinguishable_processes_do_not_flap_for_being_many(tmp_path: Path) -> None:
     """Five members at once, behind one address, have joined once each."""
     assert days(tmp_path, *(stay(-number * 1_000, None) for number in range(5)))["flapping_members"] == []
 
@@ -265,7 +265,7 @@ async def test_partitions_that_moved_are_those_that_the_replay_counts(tmp_path: 
     assert sum(told.values()) > alone > 0
 
 
-def test_a_day_that_is_touched_is_made_anew_and_the_others_stay(tmp_path: Path) -> None:
+def test_a_changed_day_is_rebuilt_and_the_others_stay(tmp_path: Path) -> None:
     """Also if nothing began on it: an old membership ended."""
     week_ms = 7 * 24 * 60 * MINUTE_MS
     first = written(tmp_path, [("rebalances", row("rebalances", 0)), ("rebalances", row("rebalances", -week_ms))])
@@ -300,7 +300,7 @@ MANY_GROUPS = 5_000
 """So many that their day takes DuckDB more than that."""
 
 
-def test_what_does_not_fit_into_memory_is_made_a_few_days_at_a_time(
+def test_builds_that_do_not_fit_into_memory_take_a_few_days_at_a_time(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Each row of these tables depends on one day only, so that they are the same."""
@@ -329,7 +329,7 @@ def test_a_day_that_is_too_large_may_have_more_memory(tmp_path: Path, monkeypatc
     assert (len(made["group_day"]), [len(storm["groups"]) for storm in made["storms"]]) == (MANY_GROUPS, [MANY_GROUPS])
 
 
-async def test_a_day_for_which_no_memory_is_enough_is_told_in_a_sentence(
+async def test_a_day_that_does_not_fit_into_memory_is_reported_in_a_sentence(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It names the table and the day; the tables are as before."""
@@ -346,7 +346,7 @@ async def test_a_day_for_which_no_memory_is_enough_is_told_in_a_sentence(
     assert all_tables(tmp_path / "t") == before
 
 
-def test_a_disk_that_is_full_is_no_lack_of_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_disk_is_not_a_lack_of_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """DuckDB has the same error for both; the caller that waits for room gets the message."""
     words = "Out of Memory Error: failed to offload data block; see the 'max_temp_directory_size' setting"
     tries: list[str] = []

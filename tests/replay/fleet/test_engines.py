@@ -58,7 +58,7 @@ def test_sparks_plan_has_the_sort_right_under_the_fold(spark: SparkEngine, tmp_p
     assert steps[fold + 1].lstrip("*0123456789() ").startswith("Sort [group_id")
 
 
-def test_what_is_small_starts_no_spark() -> None:
+def test_a_small_log_does_not_start_spark() -> None:
     """With the reason; a larger one uses Spark, if it is installed."""
     small = choose_builder(EngineName.AUTO, 26 * 1024 * 1024)
     assert (small.engine, small.reason) == (

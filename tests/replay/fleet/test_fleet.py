@@ -66,7 +66,7 @@ def asked_here(*args: str, COLUMNS: str | None = None) -> Result:  # noqa: N803 
     return CliRunner(env=terminal).invoke(app, args)
 
 
-def test_the_tables_and_the_command_line_tell_the_same_story(sqlite_log: str, tables: Path) -> None:
+def test_the_tables_and_the_command_line_agree(sqlite_log: str, tables: Path) -> None:
     """All rebalances of `why --format jsonl`, of all groups, with their incidents."""
     table = rows_of(tables, "rebalances")
     for group_id in (*GROUPS, *PLANNED):
@@ -152,7 +152,7 @@ async def test_patterns_match_what_they_match_for_replay(tmp_path: Path) -> None
         assert queries.group(tmp_path, AskedRows(groups=name))["causes"].rows, name
 
 
-def test_without_a_storm_it_is_said_what_was_looked_at(tables: Path) -> None:
+def test_without_a_storm_the_searched_range_is_reported(tables: Path) -> None:
     """The incidents of days without a storm."""
     ask = ("--tables", str(tables), "--since", "1970-01-01", "--until")
     ends = [
@@ -200,7 +200,7 @@ def test_an_error_names_the_way_out(asked: tuple[str, ...], code: int, told: str
     assert told.replace("TABLES", str(tables)) in answer.stderr
 
 
-def test_times_are_told_in_the_zone_that_is_asked_for(tables: Path) -> None:
+def test_times_are_shown_in_the_requested_zone(tables: Path) -> None:
     """In Markdown, too; JSON always has UTC."""
     ask = ("fleet", "incidents", "--tables", str(tables), "--limit", "3", "--tz", "Asia/Kolkata")
     as_lines = [msgspec.json.decode(line) for line in asked_here(*ask, "--format", "jsonl").stdout.splitlines()]
@@ -269,7 +269,7 @@ def test_at_80_columns_a_flapping_process_leaves_days_and_durations_whole() -> N
     assert len([line for line in lines if line.strip()]) == 4
 
 
-def test_a_group_is_told_of_part_by_part(tables: Path) -> None:
+def test_the_parts_of_a_group_are_shown(tables: Path) -> None:
     """Its totals, causes, days, and times without a coordinator."""
     asked = asked_here("fleet", "group", "orders", "--tables", str(tables), "--format", "json")
     told = msgspec.json.decode(asked.stdout)
@@ -279,7 +279,7 @@ def test_a_group_is_told_of_part_by_part(tables: Path) -> None:
     assert (missing.exit_code, missing.stderr.count("\n")) == (1, 1)
 
 
-def test_days_are_told_whole_and_those_of_the_window_alone(tables: Path) -> None:
+def test_whole_days_and_partial_days_of_the_window_are_shown(tables: Path) -> None:
     """A heading says so. A day that begins at the window's end is not included."""
     (day,) = (row for row in rows_of(tables, "group_day") if row["group_id"] == "orders")
     ask = ("fleet", "group", "orders", "--tables", str(tables), "--format", "json", "--until")
@@ -321,7 +321,7 @@ def test_no_kind_of_a_day_is_folded_within(columns: int) -> None:
     assert max(map(len, told.splitlines())) <= columns
 
 
-async def test_a_build_says_how_many_records_cannot_be_read(tmp_path: Path) -> None:
+async def test_a_build_reports_the_number_of_unreadable_records(tmp_path: Path) -> None:
     """And which table lists them; the rest is built."""
     url = await append(tmp_path, partition_for("orders", PARTITIONS), (broken_value("orders"),))
     answer = await asyncio.to_thread(
@@ -341,7 +341,7 @@ def test_tables_that_are_not_there_are_named(tmp_path: Path) -> None:
 # ---- what is missing ------------------------------------------------------------------------------------------------
 
 
-def test_without_java_the_command_says_what_is_missing(
+def test_without_java_the_command_reports_what_is_missing(
     sqlite_log: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """One line, exit code 2, and nothing is written."""
@@ -381,7 +381,7 @@ def test_a_missing_log_is_named(tmp_path: Path) -> None:
     assert not (tmp_path / "none.db").exists()
 
 
-async def test_what_no_owner_wrote_is_not_staged(lived_log: MemoryStorage, tmp_path: Path) -> None:
+async def test_foreign_records_are_not_staged(lived_log: MemoryStorage, tmp_path: Path) -> None:
     """It is counted, and the first one is reported, as in `muster replay`."""
     storage, with_foreign = lived_log, MemoryStorage(partitions=len(lived_log.records))
     for partition, records in enumerate(lived_log.records):
@@ -403,7 +403,7 @@ async def test_what_no_owner_wrote_is_not_staged(lived_log: MemoryStorage, tmp_p
     assert mixed.foreign_records.first[0] == storage.records[0][-1].offset + 1
 
 
-def test_a_question_that_takes_too_much_memory_says_to_ask_for_less(
+def test_a_query_that_takes_too_much_memory_advises_a_smaller_one(
     tables: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """In one line, as with all errors."""

@@ -45,7 +45,7 @@ from tests.replay.written import BROKEN_KEY, unknown_type
 SEEDS = (*range(5, 2_000, 25), 359)
 
 
-async def test_a_judged_fleet_is_told_as_why_tells_it(tmp_path: Path) -> None:
+async def test_a_judged_fleet_is_reported_like_why_reports_it(tmp_path: Path) -> None:
     """A hundred cases, with outages of coordinators and missing or broken records."""
     storage = judged(SEEDS)
     await built(storage, tmp_path)
@@ -56,7 +56,7 @@ async def test_a_judged_fleet_is_told_as_why_tells_it(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", sessions())
-async def test_a_history_of_real_clients_is_told_as_why_tells_it(name: str, tmp_path: Path) -> None:
+async def test_a_history_of_real_clients_is_reported_like_why_reports_it(name: str, tmp_path: Path) -> None:
     """All its rebalances, with their incidents."""
     log = open_for_reading(str(DATA / f"{name}.jsonl"), security=NOT_SECURED)
     await log.open()
@@ -76,7 +76,7 @@ async def test_groups_of_one_partition_share_its_coordinators(lived_log: MemoryS
     assert {row["group_id"] for row in rows_of(tmp_path, "coordinator_downtime")} == set(GROUPS)
 
 
-async def test_the_table_tells_of_plans(lived_log: MemoryStorage, tmp_path: Path) -> None:
+async def test_the_table_lists_plans(lived_log: MemoryStorage, tmp_path: Path) -> None:
     """Their causes; and the rebalances that they avoided, but not mere announcements."""
     await built(lived_log, tmp_path)
     rows = {row["group_id"]: row for row in rows_of(tmp_path, "rebalances") if row["from_generation"]}
@@ -107,7 +107,7 @@ def test_the_table_names_each_member_that_a_join_phase_waited_for_until_its_time
     assert waited_for(fleet) == [[dropped, "app-2"]]
 
 
-def test_a_join_phase_waited_for_all_whose_sessions_ended_in_it() -> None:
+def test_a_join_phase_waited_for_all_sessions_that_ended_in_it() -> None:
     """It ended with the last one, and had waited for the other one until that session ended."""
     fleet = Fleet(4, session_ms=10_000, rebalance_ms=60_000)
     both = [fleet[number].member_id for number in (2, 3)]
@@ -119,7 +119,7 @@ def test_a_join_phase_waited_for_all_whose_sessions_ended_in_it() -> None:
     assert waited_for(fleet) == [both]
 
 
-def test_a_session_whose_end_began_the_join_phase_did_not_keep_it_waiting() -> None:
+def test_a_session_whose_end_began_the_join_phase_did_not_delay_it() -> None:
     """All others rejoin at once."""
     fleet = Fleet(4, session_ms=10_000, rebalance_ms=60_000)
     fleet[2].die()
@@ -188,7 +188,7 @@ def test_two_records_in_the_wrong_order_are_refused() -> None:
         folded(records)
 
 
-def test_an_event_that_stands_twice_is_refused_by_its_seq() -> None:
+def test_a_duplicate_event_is_rejected_by_its_seq() -> None:
     """Even if its copy has an offset of its own."""
     records = records_of_a_group()
     twice = msgspec.structs.replace(records[-1], offset=records[-1].offset + 1)
@@ -227,7 +227,7 @@ def test_the_garbage_collector_has_its_pace_back_after_a_fold(tmp_path: Path) ->
 # ---- records that cannot be read --------------------------------------------------------------------------------
 
 
-async def test_a_record_that_cannot_be_read_is_quarantined_while_all_else_goes_on(tmp_path: Path) -> None:
+async def test_an_unreadable_record_is_quarantined_while_the_rest_continues(tmp_path: Path) -> None:
     """With log, partition, offset and reason: a broken value, an event from a newer version, an invalid key."""
     storage = judged([3, 5])
     whole = (await told_by_why(await opened(storage)))[0]

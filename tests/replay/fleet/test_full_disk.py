@@ -104,7 +104,7 @@ async def test_a_build_without_room_leaves_the_tables_as_they_were(tmp_path: Pat
     assert all_tables(tmp_path / "t") == all_tables(tmp_path / "full")
 
 
-async def test_a_build_without_room_says_how_to_free_what_earlier_builds_take(tmp_path: Path) -> None:
+async def test_a_build_without_disk_space_advises_how_to_free_earlier_builds(tmp_path: Path) -> None:
     """Queries may read them for an hour; with --grace 0 only the files of the last two builds stay."""
     storage = judged((3, 14, 15, 92))
     for share in (0.2, 0.4, 0.6, 0.8):
@@ -127,13 +127,15 @@ async def test_a_build_without_room_says_how_to_free_what_earlier_builds_take(tm
         ("Out of Memory Error: failed to pin block", False),
     ],
 )
-def test_a_sort_that_finds_no_room_is_told_from_other_errors(tmp_path: Path, words: str, *, is_no_room: bool) -> None:
+def test_a_sort_without_disk_space_is_distinguished_from_other_errors(
+    tmp_path: Path, words: str, *, is_no_room: bool
+) -> None:
     """DuckDB has a message for it, but no code."""
     with pytest.raises(NoRoom if is_no_room else duckdb.Error), needing_room(tmp_path):
         raise duckdb.Error(words)
 
 
-def test_too_little_memory_is_told_with_the_way_out(tmp_path: Path) -> None:
+def test_too_little_memory_is_reported_with_advice(tmp_path: Path) -> None:
     """Whichever step needs it; a traceback would mention DuckDB's settings, which users cannot change."""
     words = "Out of Memory Error: failed to pin block of size 256.0 KiB\n\nPossible solutions:\n* ..."
     told = r"too little memory .*: say --engine spark, .* \(Out of .* 256.0 KiB\)$"

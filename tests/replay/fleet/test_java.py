@@ -15,9 +15,7 @@ def installed(folder: Path, version: str) -> None:
     java.chmod(0o755)
 
 
-def test_the_one_of_java_home_is_asked_and_else_that_of_the_path(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_java_home_is_used_before_the_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """As Spark does."""
     installed(tmp_path / "home" / "bin", "21.0.2")
     installed(tmp_path / "path", "17.0.1")

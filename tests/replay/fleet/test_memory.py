@@ -72,7 +72,7 @@ def kept_bytes(apart_ms: int) -> tuple[list[int], int]:
     return sizes, rows
 
 
-def test_what_is_kept_of_a_group_does_not_grow_with_its_history() -> None:
+def test_the_state_kept_for_a_group_does_not_grow_with_its_history() -> None:
     """After quiet days nothing from before is kept."""
     sizes, rows = kept_bytes(DAY_MS)
     assert rows > 2 * TIMES

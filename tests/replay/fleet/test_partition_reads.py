@@ -50,7 +50,7 @@ class OneByOne(PartitionReads):
         return iter(prelude.reads)
 
 
-def test_records_in_a_row_are_told_as_each_by_itself_would_be() -> None:
+def test_records_in_a_row_are_reported_like_separate_ones() -> None:
     """Between a group's records, before its first one and in a continued build; repaired, and hours apart."""
     for seed in range(10):
         chance = Random(seed)
@@ -117,7 +117,7 @@ def fed(reads: Iterator[Told]) -> list[RowOf]:
     return [*fold.begin(reads), *fold.open_rows()]
 
 
-async def test_tables_tell_of_many_unreadable_keys_what_why_tells(tmp_path: Path) -> None:
+async def test_tables_report_many_unreadable_keys_like_why(tmp_path: Path) -> None:
     """Also in two builds: a run of them that is cut by the end of a build is one."""
     storage = with_unreadable(judged([4, 5]), 0, at=30, count=100)
     with_unreadable(storage, 0, at=3, count=UNREADABLE_NAMED + 5)
@@ -145,7 +145,7 @@ def with_unreadable(storage: MemoryStorage, partition: int, *, at: int, count: i
     return storage
 
 
-def test_what_a_group_is_told_does_not_grow_with_the_records_that_cannot_be_read() -> None:
+def test_the_notes_of_a_group_do_not_grow_with_the_unreadable_records() -> None:
     """A hundred thousand of them, and fifty groups: each gets some twenty, and has no more notes than that."""
     broken: list[Read] = [
         Broken(

@@ -12,7 +12,7 @@ from tests.replay.fleet.fleets import built, judged
 from tests.waiting import until_so
 
 
-def test_what_all_tasks_have_folded_is_told_together(tmp_path: Path) -> None:
+def test_the_progress_of_all_tasks_is_summed(tmp_path: Path) -> None:
     """A repeated task is counted once; a file that is being written counts the next time."""
     reporting(tmp_path, 1)(500)
     reporting(tmp_path, 2)(70)
@@ -21,7 +21,7 @@ def test_what_all_tasks_have_folded_is_told_together(tmp_path: Path) -> None:
     assert folded(tmp_path) == 90
 
 
-def test_a_worker_does_not_tell_each_batch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_worker_does_not_report_each_batch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """It writes its file at most twice a second."""
     now = 1_000.0
     monkeypatch.setattr("muster.replay.fleet.building.spark.monotonic", lambda: now)
@@ -34,7 +34,7 @@ def test_a_worker_does_not_tell_each_batch(tmp_path: Path, monkeypatch: pytest.M
     assert folded(tmp_path) == 30
 
 
-def test_it_is_told_while_it_is_waited_for(tmp_path: Path) -> None:
+def test_progress_is_reported_while_waiting(tmp_path: Path) -> None:
     """From another thread, since the first one waits for Spark; and not after the end."""
     seen: list[int] = []
     with told(tmp_path, seen.append):
@@ -47,7 +47,9 @@ def test_it_is_told_while_it_is_waited_for(tmp_path: Path) -> None:
 
 
 @pytest.mark.spark
-async def test_sparks_workers_tell(spark: SparkEngine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_spark_workers_report_progress(
+    spark: SparkEngine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Each has written how many events it has folded, in a folder that this process sees."""
     at_the_end: list[int] = []
 

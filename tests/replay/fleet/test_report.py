@@ -116,7 +116,7 @@ async def test_its_groups_are_those_of_the_window(lived_log: MemoryStorage, tmp_
     assert facts.extent["groups"] == len(facts.rows) == len(began) < len(rows_of(tmp_path, "group_day"))
 
 
-def test_a_window_in_which_nothing_but_an_incident_began_says_so(tables: Path) -> None:
+def test_a_window_in_which_an_incident_began_without_a_rebalance_says_so(tables: Path) -> None:
     """The incident has no rebalance."""
     incident = next(row for row in rows_of(tables, "incidents") if not row["rebalances"])
     at_ms = wall_ms_of(incident["started_at"])
@@ -190,14 +190,14 @@ def test_it_needs_nothing_but_itself(page: str) -> None:
     assert "<script" not in page
 
 
-def test_processes_that_cannot_be_told_apart_are_not_one_that_flaps(page: str) -> None:
+def test_indistinguishable_processes_are_not_one_flapping_process(page: str) -> None:
     """The maximum number at once is shown, if there was more than one."""
     assert page.count("7 at once, indistinguishable") == 1
     assert page.count("at once, indistinguishable") == 1
     assert "Flapping processes, by whole days (UTC)" in page
 
 
-def test_what_clients_say_opens_no_tag(tmp_path: Path) -> None:
+def test_client_strings_are_escaped(tmp_path: Path) -> None:
     """In all fields that a client can set."""
     tables, out = hostile_tables(END_TAG, tmp_path), tmp_path / "fleet.html"
     assert made(tables, out).exit_code == 0
@@ -236,7 +236,7 @@ def test_an_error_is_one_line(more: tuple[str, ...], told: str, tables: Path, tm
     assert not (tmp_path / "fleet.html").exists()
 
 
-def test_times_are_told_in_the_zone_that_is_asked_for(tables: Path, tmp_path: Path) -> None:
+def test_times_are_shown_in_the_requested_zone(tables: Path, tmp_path: Path) -> None:
     """In UTC unless one is given."""
     for zone, told in ((), " UTC</time>"), (("--tz", "Asia/Kolkata"), " UTC+05:30</time>"):
         assert made(tables, tmp_path / "fleet.html", *zone).exit_code == 0
@@ -288,7 +288,7 @@ def test_headings_fit_on_a_phone_and_a_print_has_ten_pages(tab: Tab, page: str, 
 
 @in_browser
 @pytest.mark.parametrize("width", [1200, 400])
-def test_it_loads_without_errors_and_asks_nobody(tab: Tab, page: str, tmp_path: Path, width: int) -> None:
+def test_the_page_loads_without_errors_and_without_requests(tab: Tab, page: str, tmp_path: Path, width: int) -> None:
     """As wide as the screen, with a picture for each row, and a text for screen readers."""
     tab.size(width, 900)
     path = tmp_path / "fleet.html"

@@ -23,7 +23,7 @@ def tables(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize("table", TABLES.values(), ids=lambda table: table.name)
-def test_what_is_written_has_the_documented_schema(table: FleetTable, tables: Path) -> None:
+def test_written_files_have_the_documented_schema(table: FleetTable, tables: Path) -> None:
     """For each file: names, types, and which columns may be null."""
     for part in current(tables).of(table.name):
         assert pq.read_schema(tables / part.path).remove_metadata().equals(table.schema)

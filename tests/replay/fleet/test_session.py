@@ -96,7 +96,7 @@ def test_a_worker_that_ends_is_a_line(spark_session_here: "SparkSession") -> Non
 
 
 @pytest.mark.spark
-def test_a_workers_environment_without_muster_is_told_how_to_get_one(spark_session_here: "SparkSession") -> None:
+def test_a_worker_environment_without_muster_gets_instructions(spark_session_here: "SparkSession") -> None:
     def boom(_batches: Batches) -> Iterator[pa.RecordBatch]:
         raise ModuleNotFoundError("No module named 'muster'")
 
@@ -128,7 +128,7 @@ def test_a_lost_executor_is_named_with_the_reason() -> None:
     assert "10.0.0.7 executor 3" in line
 
 
-def test_a_worker_that_was_killed_is_said_in_a_line() -> None:
+def test_a_killed_worker_is_reported_in_one_line() -> None:
     """Spark reports it in the middle of a stack, or as an end of file on a pipe."""
     crashed = (
         'Traceback (most recent call last):\n  File "x.py", line 1\npy4j.protocol.Py4JJavaError: An error occurred'
@@ -139,7 +139,7 @@ def test_a_worker_that_was_killed_is_said_in_a_line() -> None:
     assert {reason_of(RuntimeError(text)) for text in (crashed, no_daemon)} == {DEAD_WORKER}
 
 
-def test_what_java_says_to_a_batchs_own_question_is_the_reason() -> None:
+def test_the_java_error_of_the_batch_query_is_the_reason() -> None:
     """And not that the query failed."""
     text = (
         'Traceback (most recent call last):\n  File "x.py", line 1\npy4j.protocol.Py4JJavaError: An error occurred'

@@ -128,7 +128,7 @@ def refused(to: str, *options: str) -> str:
     return done.stderr
 
 
-def test_what_cannot_be_written_is_refused_before_playing(tmp_path: Path) -> None:
+def test_an_unwritable_output_is_refused_before_the_simulation(tmp_path: Path) -> None:
     """A path that is no folder, or another user's; an existing file, or a missing folder; unreachable brokers."""
     (file := tmp_path / "file").write_text("not a folder")
     (other := tmp_path / "other").mkdir()

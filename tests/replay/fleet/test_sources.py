@@ -88,7 +88,7 @@ async def test_an_archives_files_are_read_where_they_are(tmp_path: Path) -> None
         found.append(ends)
 
 
-async def test_strangers_records_in_an_archive_are_told_by_their_marks(tmp_path: Path) -> None:
+async def test_foreign_records_in_an_archive_are_recognized_by_their_marks(tmp_path: Path) -> None:
     """Without a header, from another producer, or in a transaction: they are counted, and change nothing else."""
     storage = judged(SEEDS[:2])
     log = RawMemoryLog(partitions=len(storage.records))

@@ -68,7 +68,7 @@ def tables(week: tuple[Path, list[TruthOfGroup]], tmp_path_factory: pytest.TempP
     return asyncio.run(tables_of(f"archive:{week[0]}", tmp_path_factory.mktemp("tables"), LocalEngine()))
 
 
-async def test_the_week_is_told_as_by_why(week: tuple[Path, list[TruthOfGroup]], tables: Path) -> None:
+async def test_the_week_is_reported_like_why(week: tuple[Path, list[TruthOfGroup]], tables: Path) -> None:
     """This is the engine in this process; the other one makes the same tables."""
     await assert_told_as_by_why(f"archive:{week[0]}", tables)
 
@@ -82,7 +82,7 @@ async def test_both_engines_make_the_same_tables_of_the_week(
 
 
 @pytest.mark.parametrize("name", sessions())
-async def test_what_real_clients_did_is_told_as_by_why(name: str, tmp_path: Path) -> None:
+async def test_actions_of_real_clients_are_reported_like_why(name: str, tmp_path: Path) -> None:
     """Cause by cause."""
     url = str(DATA / f"{name}.jsonl")
     await assert_told_as_by_why(url, await tables_of(url, tmp_path, LocalEngine()))
@@ -97,7 +97,7 @@ async def test_both_engines_make_the_same_tables_of_real_clients(name: str, spar
     assert_same(here, await tables_of(url, tmp_path / "spark", spark))
 
 
-async def test_what_is_told_of_the_week_is_what_was_done(week: tuple[Path, list[TruthOfGroup]]) -> None:
+async def test_the_reported_week_matches_the_ground_truth(week: tuple[Path, list[TruthOfGroup]]) -> None:
     """The judge's goals hold: all recorded facts, 95 % of the inferred ones, and nothing false."""
     archive, groups = week
     verdicts: list[Verdict] = []

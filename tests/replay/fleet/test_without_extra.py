@@ -33,7 +33,7 @@ print(json.dumps(told))
 """A program that runs commands while these modules cannot be found."""
 
 
-def test_every_other_command_works_and_the_fleets_say_what_is_missing(tmp_path: Path) -> None:
+def test_other_commands_work_and_fleet_commands_report_what_is_missing(tmp_path: Path) -> None:
     """In one line, with the way to get it, and exit code 2."""
     told = script("orders")
     told.coordinator("coordinator-a:100").created()

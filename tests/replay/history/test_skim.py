@@ -90,7 +90,7 @@ async def test_the_lines_from_any_number_on_are_those_of_the_whole_history(story
 
 
 @pytest.mark.parametrize("story", sorted(STORIES))
-async def test_the_last_rebalance_is_told_without_what_came_before(story: str) -> None:
+async def test_the_last_rebalance_is_found_without_earlier_history(story: str) -> None:
     """It has the same trigger, members and moves as in the fold over the whole history."""
     reading, _ = await opened(story)
     expected = rebalances_of((await read_histories(reading.log))[ORDERS])
@@ -107,13 +107,13 @@ async def test_the_last_rebalance_is_told_without_what_came_before(story: str) -
 
 
 @pytest.mark.parametrize("story", sorted(STORIES))
-async def test_the_last_incident_is_told_without_what_came_before(story: str) -> None:
+async def test_the_last_incident_is_found_without_earlier_history(story: str) -> None:
     """It is read from a quiet time on, with everything that happened before its rebalances."""
     await _tells_the_last_incident(*await opened(story))
 
 
 @pytest.mark.parametrize("seed", range(12))
-async def test_the_last_incident_of_any_fleet_is_told_without_what_came_before(seed: int) -> None:
+async def test_the_last_incident_of_any_fleet_is_found_without_earlier_history(seed: int) -> None:
     """This includes outages of the coordinator, but not the loss of the history's beginning long before it."""
     case = make_case(seed if SCENARIOS[make_case(seed).scenario].cuts is None else seed + 12)
     records = stored_items(case.history.items, script("orders").partition)
@@ -155,7 +155,7 @@ def after_quiet() -> list[StoredRecord]:
     ],
 )
 @pytest.mark.parametrize("is_broken", [False, True])
-async def test_what_is_missing_since_the_last_rebalance_is_noted_however_quiet_it_was_since(
+async def test_gaps_since_the_last_rebalance_are_noted_after_any_quiet_time(
     gone: list[str], is_noted: bool, is_broken: bool
 ) -> None:
     """Reading starts at the last quiet time; earlier missing parts are noted if they are after the last rebalance."""
@@ -211,7 +211,7 @@ async def _tells_the_last_incident(reading: Reading, whole: list[Item]) -> None:
 
 
 @pytest.mark.parametrize("story", sorted(STORIES))
-async def test_a_group_in_a_line_is_what_the_whole_history_says(story: str) -> None:
+async def test_a_group_in_one_line_matches_the_whole_history(story: str) -> None:
     """Counts, the last rebalance as text, and the state are the same."""
     reading, _ = await opened(story)
     history = (await read_histories(reading.log))[ORDERS]
@@ -252,7 +252,7 @@ def test_nothing_is_counted_outside_of_a_window(after_ms: int) -> None:
     assert [line.events for line in lines] == ([len(wanted)] if wanted else [])
 
 
-async def test_a_checkpoint_lies_where_nothing_had_happened_for_as_long_as_is_asked() -> None:
+async def test_a_checkpoint_follows_the_requested_quiet_time() -> None:
     """So related events are read together."""
     reading, whole = await opened("twice")
     last_seq = max(item.event.seq for item in whole if hasattr(item, "event") and hasattr(item.event, "seq"))

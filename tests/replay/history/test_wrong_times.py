@@ -58,14 +58,14 @@ def test_between_two_jumps_that_cancel_out_the_clock_was_wrong(ahead_ms: int) ->
     assert told(surveyed(again)) == [(2, 3, ahead_ms, True), (5, 5, 3 * ahead_ms, True)]
 
 
-def test_a_clock_that_jumped_ahead_for_good_is_taken_as_it_is() -> None:
+def test_a_clock_that_jumped_ahead_permanently_is_accepted() -> None:
     """It may have been corrected, or the machine was suspended: the times increase."""
     assert surveyed([(0, 0), (DAY_MS, 1_000), (DAY_MS + 9_000, 10_000)]) == Times()
     assert surveyed([(0, 0), (9_000, 9_000)], [(DAY_MS, 0)]) == Times()
     assert surveyed([(0, 0), (900, 1_000), (100, 1_100)]) == Times(), "within a second"
 
 
-def test_where_times_fall_the_order_of_the_log_counts_and_it_is_said() -> None:
+def test_if_times_decrease_log_order_counts_and_is_noted() -> None:
     """The clock was set back, the next owner has an earlier time, or the format level has no uptime."""
     expected = [(1, 2, DAY_MS - 1_000, False)]
     assert told(surveyed([(DAY_MS, 0), (DAY_MS + 1_000, 1_000), (2_000, 2_000)])) == expected
@@ -144,7 +144,7 @@ def test_events_are_found_by_the_right_time(tmp_path: Path) -> None:
     assert "with 2 rebalances" in made.stdout
 
 
-def test_where_reading_begins_makes_no_difference() -> None:
+def test_the_start_of_reading_makes_no_difference() -> None:
     """Incidents that are read from a checkpoint at which the clock was ahead are those of the whole history."""
     fleet = Fleet(3)
     for number in (4, 5, 6, 7):

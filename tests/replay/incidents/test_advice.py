@@ -151,7 +151,7 @@ def test_each_trouble_has_its_advice(story: Callable[[], Fleet], kind: str, advi
 
 
 @pytest.mark.parametrize("comes_back", [True, False])
-def test_a_removal_says_who_may_remove_and_that_a_live_process_joins_again(*, comes_back: bool) -> None:
+def test_a_removal_names_who_may_remove_and_that_a_live_process_rejoins(*, comes_back: bool) -> None:
     """An administrator removes static members; one whose process had ended does not come back."""
     fleet = Fleet(3, static=3)
     if not comes_back:
@@ -164,7 +164,7 @@ def test_a_removal_says_who_may_remove_and_that_a_live_process_joins_again(*, co
     assert ["joins again" in each for each in again] == [True] * comes_back
 
 
-def test_who_left_without_a_word_may_have_polled_too_late() -> None:
+def test_a_member_that_left_silently_may_have_polled_too_late() -> None:
     """The sentence has two possible causes, and there is advice for both."""
     fleet = Fleet(3, library="librdkafka")
     fleet.restart(2, 20 * S, reason=None)
@@ -174,7 +174,7 @@ def test_who_left_without_a_word_may_have_polled_too_late() -> None:
     assert [each[:26] for each in told.advice] == ["with a group.instance.id, ", "if it was a poll timeout: "]
 
 
-def test_who_was_heard_again_is_not_told_to_restart_faster() -> None:
+def test_a_member_that_was_heard_again_is_not_advised_to_restart_faster() -> None:
     """It had not died, so neither an instance id nor a longer session would help."""
     fleet = Fleet(3)
     process = fleet[2]
@@ -228,7 +228,7 @@ def test_a_crash_for_which_all_waited_long_names_the_session_timeout(
     assert f"{trade_off} {least}" in session
 
 
-def test_a_restart_for_whose_former_self_all_waited_long_names_the_session_timeout() -> None:
+def test_a_restart_that_delayed_the_group_names_the_session_timeout() -> None:
     """A process comes back at once under a new member id, and the join phase waits for the old one."""
     fleet = Fleet(3, session_ms=60 * S, rebalance_ms=300 * S)
     fleet.restart(2, 2 * S, kill=True)
@@ -238,7 +238,7 @@ def test_a_restart_for_whose_former_self_all_waited_long_names_the_session_timeo
 
 
 @pytest.mark.parametrize("session_s", [10, 60])
-def test_a_crash_that_nobody_waited_for_says_nothing_of_the_session_timeout(session_s: int) -> None:
+def test_a_crash_without_a_wait_does_not_mention_the_session_timeout(session_s: int) -> None:
     """Its removal began the rebalance; nor is it worth lowering a session timeout from 10 s to 9 s."""
     fleet = Fleet(4, session_ms=session_s * S)
     fleet[3].die()

@@ -68,7 +68,7 @@ def test_each_rebalance_has_one_incident(seed: int, play: type[Play]) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(10))
-def test_a_history_with_holes_is_told_as_far_as_it_goes(seed: int) -> None:
+def test_a_history_with_gaps_is_reported_as_far_as_known(seed: int) -> None:
     """No error is raised, and the missing parts are incidents of their own."""
     items = with_holes(seed, history(seed, MembershipPlay))
     found = list(told(GroupId("orders"), items))

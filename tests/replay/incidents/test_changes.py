@@ -34,7 +34,7 @@ CACHED = "cached metadata has changed"
     ],
 )
 @BOTH
-def test_partitions_are_told_before_and_after(reason: str | None, grade: str, level: int) -> None:
+def test_partitions_are_shown_before_and_after(reason: str | None, grade: str, level: int) -> None:
     """From 12 to 24 partitions, with the same subscription."""
     fleet = Fleet(3)
     fleet.world.partitions["orders"] = 24
@@ -60,7 +60,7 @@ def test_partitions_are_told_before_and_after(reason: str | None, grade: str, le
         ({"orders": 12, "refunds": 3}, "partitions-changed", "refunds is new to the group, with 3 partitions: ..."),
     ],
 )
-def test_topics_that_came_shrank_or_went_are_told(partitions: dict[str, int], kind: str, headline: str) -> None:
+def test_added_shrunk_and_removed_topics_are_reported(partitions: dict[str, int], kind: str, headline: str) -> None:
     """The members subscribed to all of them before. If none of the assigned partitions is left, nothing can be said."""
     fleet = Fleet(0)
     for number in (1, 2, 3):
@@ -77,7 +77,7 @@ def test_topics_that_came_shrank_or_went_are_told(partitions: dict[str, int], ki
 
 
 @BOTH
-def test_another_subscription_is_told_before_and_after(level: int) -> None:
+def test_a_changed_subscription_is_shown_before_and_after(level: int) -> None:
     """The leader's subscription."""
     fleet = Fleet(3)
     fleet.world.partitions["payments"] = 6
@@ -101,7 +101,7 @@ def test_a_second_round_begins_soon_after_the_end_of_the_first_however_long_that
 
 
 @BOTH
-def test_a_second_round_says_what_was_given_up(level: int) -> None:
+def test_a_second_round_lists_the_revoked_partitions(level: int) -> None:
     """And it belongs to the incident of the first round."""
     fleet = Fleet(3, assignors=("cooperative-sticky",))
     fleet.start(4)
@@ -115,7 +115,7 @@ def test_a_second_round_says_what_was_given_up(level: int) -> None:
 
 
 @pytest.mark.parametrize("polls_late", [False, True])
-def test_of_a_second_round_only_those_are_told_who_gave_something_up(*, polls_late: bool) -> None:
+def test_a_second_round_lists_only_members_that_revoked(*, polls_late: bool) -> None:
     """Two of five had more than two partitions; the second may rejoin last, after members that kept theirs."""
     fleet = Fleet(5, assignors=("cooperative-sticky",))
     fleet.start(6)
@@ -142,7 +142,7 @@ def test_a_second_round_in_which_a_process_comes_back_is_of_the_incident_of_the_
     assert (scale_up.kind, len(scale_up.rebalances)) == ("scale-up", 2)
 
 
-def test_a_rebalance_that_is_asked_for_beside_a_plan_is_an_incident_of_its_own() -> None:
+def test_a_requested_rebalance_beside_a_plan_is_a_separate_incident() -> None:
     """The plan came first."""
     fleet = Fleet(3)
     fleet.configure(TARGET_GROUP_SIZE, "3")
@@ -152,7 +152,7 @@ def test_a_rebalance_that_is_asked_for_beside_a_plan_is_an_incident_of_its_own()
     assert {each.kind for each in fleet.told()} == {"planned", "enforced"}
 
 
-def test_a_plan_says_which_configs_were_changed_and_from_what_to_what() -> None:
+def test_a_plan_lists_the_changed_configs_with_old_and_new_values() -> None:
     """The reader would otherwise have to look up the value in `history`."""
     fleet = Fleet(3)
     fleet.configure(TARGET_GROUP_SIZE, "3")
@@ -188,7 +188,7 @@ OWN_WORDS = "triggered followup rebalance scheduled for 1795880000000"
 
 @BOTH
 @pytest.mark.parametrize("assignor", ["range", "cooperative-sticky"])
-def test_what_an_application_says_in_its_own_words_is_quoted(assignor: str, level: int) -> None:
+def test_an_applications_own_reason_is_quoted(assignor: str, level: int) -> None:
     """Kafka Streams' leader asks repeatedly, also right after a rebalance that another member began."""
     fleet = Fleet(3, assignors=(assignor,))
     fleet.start(4)
@@ -202,7 +202,7 @@ def test_what_an_application_says_in_its_own_words_is_quoted(assignor: str, leve
 
 
 @pytest.mark.parametrize("reason", ["rebalance failed due to DisconnectException", "group is already rebalancing"])
-def test_what_a_client_does_by_itself_is_not_its_applications_wish(reason: str) -> None:
+def test_a_clients_own_action_is_not_an_application_request(reason: str) -> None:
     """Its reason is quoted if it says more than the event."""
     fleet = Fleet(3)
     fleet.world.leader().rejoin_soon(reason)
@@ -246,7 +246,7 @@ def test_the_reasons_of_members_that_leave_are_quoted_also_where_they_differ() -
 
 
 @BOTH
-def test_a_rebalance_that_an_administrator_asked_for_names_who(level: int) -> None:
+def test_a_rebalance_requested_by_an_administrator_names_the_administrator(level: int) -> None:
     """The headline has client, address and principal."""
     fleet = Fleet(3)
     forced = ConfigChange(name=REBALANCE, operation=ConfigOperation.SET, value="force")
@@ -263,7 +263,7 @@ def test_a_rebalance_that_an_administrator_asked_for_names_who(level: int) -> No
 @pytest.mark.parametrize(
     ("after_ms", "kinds"), [(500, ["scale-up"]), (8 * S, ["scale-up", "enforced"])], ids=["at once", "later"]
 )
-def test_what_a_leader_asks_for_again_at_once_is_of_the_same_incident(after_ms: int, kinds: list[str]) -> None:
+def test_an_immediate_second_request_of_a_leader_is_the_same_incident(after_ms: int, kinds: list[str]) -> None:
     """kafka-python's leader does so, without a reason, if it had not noticed its assignment."""
     fleet = Fleet(3, poll_ms=0)
     fleet.start(4)
@@ -274,7 +274,7 @@ def test_what_a_leader_asks_for_again_at_once_is_of_the_same_incident(after_ms: 
     assert [each.kind for each in fleet.told()] == kinds
 
 
-def test_what_a_leader_asks_for_again_at_once_with_a_reason_is_of_its_own() -> None:
+def test_an_immediate_second_request_of_a_leader_with_a_reason_is_a_separate_incident() -> None:
     """The leader had finished its assignment, and its reason is about a later change."""
     fleet = Fleet(3, poll_ms=0)
     fleet.start(4)
@@ -300,7 +300,7 @@ def test_topics_that_the_leader_did_not_know_at_first_are_of_the_change_of_subsc
     assert (incident.kind, len(incident.rebalances)) == ("subscription-change", 2)
 
 
-def test_members_that_subscribe_different_topics_are_told_each_with_its_own() -> None:
+def test_members_with_different_subscriptions_are_reported_separately() -> None:
     """The first member's change used to be reported for all of them."""
     fleet = Fleet(3)
     fleet.world.partitions["payments"] = 6
@@ -329,7 +329,7 @@ def test_partitions_that_are_added_are_no_second_round_of_a_cooperative_assignor
     assert added.headline.startswith("orders has 24 partitions instead of 12: ")
 
 
-def test_a_topic_that_the_leader_gives_back_at_once_is_no_new_one() -> None:
+def test_a_topic_that_the_leader_restores_at_once_is_not_new() -> None:
     """The leader unsubscribed and assigned before it knew the partitions of this topic, which another member keeps."""
     fleet = Fleet(2, poll_ms=0)
     fleet.world.partitions["payments"] = 6
@@ -350,7 +350,7 @@ def test_a_topic_that_the_leader_gives_back_at_once_is_no_new_one() -> None:
 
 
 @BOTH
-def test_what_the_client_says_of_its_metadata_is_its_word_where_the_partitions_are_the_same(level: int) -> None:
+def test_the_clients_word_on_metadata_is_reported_if_partitions_are_unchanged(level: int) -> None:
     """The client may have forgotten its topics for a moment: no partitions were changed."""
     fleet = Fleet(3)
     fleet.world.leader().rejoin_soon(CACHED)
@@ -364,7 +364,7 @@ def test_what_the_client_says_of_its_metadata_is_its_word_where_the_partitions_a
     )
 
 
-def test_where_the_log_does_not_show_partitions_the_clients_word_is_told_alone() -> None:
+def test_without_partitions_in_the_log_only_the_clients_word_is_reported() -> None:
     """An assignment cannot be decoded."""
     script = Script().created()
     script.start(script.joined(script.member("a"))).complete(cause=Cause.INITIAL_DELAY_ELAPSED).stabilize({"a": b"?"})
@@ -375,7 +375,7 @@ def test_where_the_log_does_not_show_partitions_the_clients_word_is_told_alone()
     assert asked.headline.endswith("; whether its topics have other partitions is not in the log")
 
 
-def test_partitions_are_told_from_the_next_assignment_where_another_rebalance_came_between() -> None:
+def test_partitions_are_shown_from_the_next_assignment_after_another_rebalance() -> None:
     """A process joined while the leader assigned the new partitions."""
     fleet = Fleet(3)
     fleet.world.partitions["orders"] = 24
@@ -391,7 +391,7 @@ def test_partitions_are_told_from_the_next_assignment_where_another_rebalance_ca
     assert added.headline.startswith("orders has 24 partitions instead of 12: ")
 
 
-def test_a_member_that_asks_again_and_again_is_told_once() -> None:
+def test_a_member_that_requests_repeatedly_is_reported_once() -> None:
     """The incident has the number of requests, the first and the last time; Kafka Streams' reason contains a time."""
     fleet = Fleet(3)
     for number in range(4):

@@ -87,7 +87,7 @@ def test_how_long_the_rebalance_took_is_not_how_long_it_took_them_to_end() -> No
     assert re.search(r"stopped \(inferred\), rebalance(s within| took) [0-9.]+ m?s$", title_of(fleet.only()))
 
 
-def test_a_leader_that_is_shut_down_with_all_others_is_no_slow_leader() -> None:
+def test_a_leader_that_shuts_down_with_all_others_is_not_a_slow_leader() -> None:
     """It ends while all members wait for its assignment, since they end one after another."""
     fleet = Fleet(3, static=2, session_ms=6 * S)
     fleet[3].close()
@@ -122,7 +122,7 @@ def test_a_dynamic_member_that_is_killed_later_was_not_killed_with_a_static_one(
     assert sorted(each.kind for each in fleet.told()) == ["crash", "stopped"]
 
 
-def test_members_of_both_sorts_that_end_at_one_moment_are_one_incident() -> None:
+def test_static_and_dynamic_members_that_end_together_are_one_incident() -> None:
     """They were on one host, and the other members stayed."""
     fleet = Fleet(5, static=2)
     for number in (1, 4):
@@ -210,7 +210,7 @@ def test_a_process_that_comes_back_on_its_connection_had_polled_too_late(static:
     assert "max.poll.interval.ms is 1 min" in late.advice[0]
 
 
-def test_one_that_polls_too_late_again_and_again_is_no_crash_loop() -> None:
+def test_a_member_that_repeatedly_polls_too_late_is_not_a_crash_loop() -> None:
     """It is reported once, with the number of times."""
     fleet = Fleet(3, library="librdkafka")
     for _ in range(4):
@@ -239,7 +239,7 @@ def test_a_late_poll_and_an_unsubscribe_of_one_member_are_two_incidents() -> Non
     ]
 
 
-def test_members_behind_one_proxy_that_end_in_one_moment_may_have_lost_the_proxy() -> None:
+def test_members_behind_one_proxy_that_end_together_may_have_lost_the_proxy() -> None:
     """They have one address, so one common cause is possible."""
     fleet = Fleet(6, static=2)
     for number in (1, 2):
@@ -262,7 +262,7 @@ def test_members_behind_one_proxy_that_end_in_one_moment_may_have_lost_the_proxy
     assert "all 2 connections came from 10.0.9.9 and ended within" in said(fleet.only(), "unknown")
 
 
-def test_a_member_that_was_cut_off_is_heard_again_and_is_not_told_as_a_late_poll() -> None:
+def test_a_cut_off_member_that_is_heard_again_is_not_reported_as_a_late_poll() -> None:
     """It uses its old member id first."""
     fleet = Fleet(4)
     outages.cut(fleet.world, [fleet[2]])
@@ -299,7 +299,7 @@ def test_a_static_member_that_stood_still_had_not_polled_too_late_if_it_had_just
     ]
 
 
-def test_a_dynamic_member_that_leaves_soon_after_it_came_was_unsubscribed() -> None:
+def test_a_dynamic_member_that_leaves_soon_after_joining_was_unsubscribed() -> None:
     """It gives no reason and comes back on its connection; its max.poll.interval.ms had not passed."""
     fleet = Fleet(2, library="librdkafka")
     fleet.start(3)
@@ -350,9 +350,7 @@ def test_a_member_that_leaves_a_second_before_its_poll_interval_is_over_did_not_
 
 
 @pytest.mark.parametrize(("stayed_ms", "kind"), [(54_000, "restart"), (58_900, "poll-timeout")])
-def test_a_member_that_falls_silent_may_do_so_a_heartbeat_after_it_was_last_heard_from(
-    stayed_ms: int, kind: str
-) -> None:
+def test_a_member_may_fall_silent_a_heartbeat_after_it_was_last_heard(stayed_ms: int, kind: str) -> None:
     """It was last heard from up to a heartbeat before its late poll."""
     fleet = Fleet(3, static=4, library="librdkafka")
     newcomer = stayed(fleet, stayed_ms)

@@ -37,7 +37,7 @@ def test_partitions_that_come_back_have_moved_for_nothing() -> None:
     assert cost_of(both[:1]).partitions_moved_back == 0
 
 
-def test_of_processes_that_cannot_be_told_apart_nothing_is_said_to_have_come_back() -> None:
+def test_indistinguishable_processes_are_not_reported_as_returned() -> None:
     """Two live members have one client id and host, so it is not known whose partitions they were."""
     script = Script().created()
     a, b = (script.member(name, static=False, client_id="app") for name in ("a", "b"))
@@ -106,7 +106,7 @@ def test_of_rebalances_of_which_one_is_not_known_the_sum_is_not() -> None:
     assert (cost.rebalances, cost.rebalancing_ms, cost.partition_ms, cost.partitions_moved) == (2, None, None, None)
 
 
-def test_what_a_cooperative_assignor_hands_on_in_its_second_round_has_moved() -> None:
+def test_partitions_passed_on_in_a_cooperative_second_round_have_moved() -> None:
     """It has no owner in between, so neither round alone moves it; a return to its former owner is no move."""
     fleet = Fleet(3, assignors=("cooperative-sticky",))
     fleet.start(4)
@@ -161,7 +161,7 @@ def test_a_silence_within_a_rebalance_counts_once() -> None:
     assert crash.cost.partition_ms == silent_ms + 12 * (rebalance.duration_ms or 0)
 
 
-def test_the_cost_of_a_silence_whose_beginning_is_not_recorded_is_unknown() -> None:
+def test_the_cost_of_a_silence_with_an_unrecorded_beginning_is_unknown() -> None:
     """The coordinator was unreachable meanwhile, so the member may have kept consuming. The rest is a lower bound."""
     fleet = Fleet(3)
     fleet[2].die()
@@ -236,7 +236,7 @@ def test_a_static_member_that_was_silent_when_an_administrator_removed_it_had_no
 
 
 @pytest.mark.parametrize("static", [0, 3])
-def test_who_was_not_heard_while_the_coordinator_stood_still_was_not_silent(static: int) -> None:
+def test_a_member_unheard_during_a_coordinator_pause_was_not_silent(static: int) -> None:
     """The coordinator cannot know how long the member was silent, and the log shows that."""
     fleet = Fleet(3, static=static)
     fleet[2].die()
@@ -248,7 +248,7 @@ def test_who_was_not_heard_while_the_coordinator_stood_still_was_not_silent(stat
     assert of_kind(fleet.told(), "coordinator-outage").cost.silent_partition_ms is None
 
 
-def test_a_rebalance_that_came_to_no_assignment_stops_the_partitions_that_were_assigned() -> None:
+def test_a_rebalance_without_an_assignment_stops_the_assigned_partitions() -> None:
     """A leader that dies in the sync phase stops all of them, and no partition has moved yet."""
     told = next(each for each in rebalances(GroupId("orders"), a_night().history().items) if each.movement is not None)
     superseded = msgspec.structs.replace(
@@ -342,7 +342,7 @@ def test_a_group_that_the_cluster_upstream_has_is_not_empty() -> None:
     assert incident.cost.empty_partition_ms == 12 * (started.ended_ms - adopted_ms)
 
 
-def test_a_group_that_is_lost_to_the_cluster_upstream_is_not_empty_until_somebody_comes() -> None:
+def test_a_group_lost_to_the_upstream_cluster_is_not_empty_until_the_next_join() -> None:
     """There is no config for it, so the log does not show when the cluster stopped coordinating it."""
     fleet = Fleet(3)
     for each in fleet.world.live:

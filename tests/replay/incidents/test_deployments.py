@@ -100,7 +100,7 @@ def test_a_deployment_spans_from_its_first_rebalance_although_another_process_ha
     expect(fleet.only(), "deployment", "inferred", headline, "app-1", "app-2", "app-3")
 
 
-def test_who_came_after_a_deployment_had_begun_is_none_of_those_that_it_replaced() -> None:
+def test_a_member_that_joined_during_a_deployment_is_not_one_it_replaced() -> None:
     """A new process that leaves by itself a minute later, as with a late poll, and comes back is its own incident."""
     fleet = Fleet(4, library="librdkafka")
     for number in (1, 2, 3, 4):
@@ -148,7 +148,7 @@ def test_all_that_are_replaced_twice_are_two_deployments(library: str) -> None:
     assert [(each.kind, len(each.culprits)) for each in fleet.told()] == [("deployment", 8), ("deployment", 8)]
 
 
-def test_members_that_fell_silent_for_good_are_a_cut_beside_a_deployment() -> None:
+def test_members_that_fell_silent_permanently_are_a_cut_beside_a_deployment() -> None:
     """None of them was replaced."""
     fleet = Fleet(8)
     for number in (1, 2, 3):
@@ -234,7 +234,7 @@ def test_members_are_cut_off_after_others_were_replaced_at_once() -> None:
     assert {each.client_id for each in cut.culprits} == {"app-1", "app-2", "app-3"}
 
 
-def test_members_that_were_heard_from_again_were_cut_off_although_others_are_being_replaced() -> None:
+def test_members_that_were_heard_again_were_cut_off_although_others_are_being_replaced() -> None:
     """The log shows that they had not died (format level 4)."""
     fleet = Fleet(8)
     cut_off = [fleet[number] for number in (1, 2, 3)]
@@ -389,7 +389,7 @@ def test_a_client_id_that_comes_again_from_another_host_may_be_the_same_process(
     expect(fleet.only(), "restart", "unknown", headline, "app-2")
 
 
-def test_a_client_id_that_others_have_too_says_nothing_of_who_comes_from_another_host() -> None:
+def test_a_shared_client_id_does_not_identify_a_process_on_another_host() -> None:
     """The crash is one incident, the new process another."""
     fleet = Fleet(5)
     for number in (6, 7):
@@ -418,7 +418,7 @@ def test_a_deployment_replaces_each_process_once(level: int, again: tuple[int, .
     assert second.headline.startswith(by)
 
 
-def test_static_restarts_that_nobody_saw_the_beginning_of_are_not_said_to_be_at_once() -> None:
+def test_static_restarts_with_unseen_beginnings_are_not_called_simultaneous() -> None:
     """The log has when each process joined, soon after one another, but the group may have waited for each of them."""
     fleet = Fleet(4, static=4)
     for number in (1, 2, 3):
@@ -473,7 +473,7 @@ def test_two_restarts_in_a_large_group_are_no_deployment() -> None:
     assert [each.kind for each in fleet.told()] == ["restart", "restart"]
 
 
-def test_who_comes_after_one_of_the_first_has_left_is_of_no_start() -> None:
+def test_a_member_that_joins_after_one_of_the_first_left_is_not_part_of_a_start() -> None:
     """The start has ended then."""
     fleet = Fleet(0)
     for number in (1, 2):
@@ -533,7 +533,7 @@ def test_a_client_id_without_a_dash_has_no_generated_part() -> None:
     assert [each.kind for each in fleet.told()] == ["scale-down", "scale-up"]
 
 
-def test_who_replaced_whom_is_not_told_if_more_came_than_went() -> None:
+def test_replacements_are_not_paired_if_more_members_joined_than_left() -> None:
     """Three went, four came, none under the name of another."""
     fleet = Fleet(6)
     for number in (1, 2, 3):

@@ -24,7 +24,7 @@ def test_no_two_kinds_have_one_name() -> None:
     assert len({find for find, _ in PRECEDENCE}) == len(PRECEDENCE)
 
 
-def test_the_page_says_of_each_kind_on_which_evidence_it_rests() -> None:
+def test_the_page_names_the_evidence_of_each_kind() -> None:
     """The table is below that of the kinds."""
     page = PAGE.read_text(encoding="utf-8")
     rows = page.partition("## The evidence that each kind rests on")[2].partition("\n## ")[0]

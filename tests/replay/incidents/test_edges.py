@@ -51,7 +51,7 @@ def test_a_window_is_of_the_clock_that_the_log_has() -> None:
     assert told(fleet, Window(until=in_the_jump))[-1] == "app-4"
 
 
-def test_the_incident_of_a_moment_is_found_after_a_jump() -> None:
+def test_the_incident_at_a_time_is_found_after_a_clock_jump() -> None:
     """`--at` is by the log's clock, too."""
     fleet = Fleet(3)
     fleet.world.rules.wall_offset_ms += HOUR_MS

@@ -80,7 +80,7 @@ def plainly(told: list[AnyAct], at_ms: int) -> frozenset[MemberId]:
 
 
 @pytest.mark.slow
-def test_who_was_there_is_found_without_reading_all_that_went_before() -> None:
+def test_members_are_found_without_reading_all_earlier_events() -> None:
     """In long runs of restarts without a phase, and with many phases; the result equals that of the plain search."""
     for phases in (0.0, 0.001, 0.3):
         told = Counted(acts(phases=phases))
@@ -94,7 +94,7 @@ def test_who_was_there_is_found_without_reading_all_that_went_before() -> None:
         assert found[::50] == [plainly(list(told), at_ms) for at_ms in moments[::50]]
 
 
-def test_who_was_there_is_found_from_the_last_hundred_returns() -> None:
+def test_members_are_found_from_the_last_hundred_returns() -> None:
     """Without a phase in between, no other act has the members."""
     told = list(acts(phases=0))[:1_000]
     memberships = Memberships(told, ())

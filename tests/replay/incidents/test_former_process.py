@@ -58,7 +58,7 @@ def test_a_process_that_lived_until_its_id_was_taken_may_be_one_of_two(level: in
 
 
 @pytest.mark.parametrize(("ms", "is_known"), [(20 * S, False), (46 * S, True)])
-def test_a_process_of_which_nothing_was_fenced_within_its_session_did_not_go_on(ms: int, is_known: bool) -> None:
+def test_a_process_not_fenced_within_its_session_had_ended(ms: int, is_known: bool) -> None:
     """If it had been alive, it would have been fenced at its next heartbeat."""
     restart = later(taken(heard_s=1.5), ms)
     ended = (
@@ -126,7 +126,7 @@ def test_a_process_that_was_answered_while_it_waited_in_a_join_phase_is_in_no_ev
     )
 
 
-def test_nobody_was_there_to_fence_it_while_the_coordinator_was_away() -> None:
+def test_no_process_could_be_fenced_during_a_coordinator_outage() -> None:
     """Whether it sent a request at that time is not known."""
     fleet = taken(heard_s=1.5)
     fleet.run(S)
@@ -134,7 +134,7 @@ def test_nobody_was_there_to_fence_it_while_the_coordinator_was_away() -> None:
     assert later(fleet).headline.endswith("a poll timeout, or a second process with its instance id")
 
 
-def test_what_is_not_heard_while_the_coordinator_stands_still_is_no_silence() -> None:
+def test_silence_during_a_coordinator_pause_does_not_count() -> None:
     """Twenty seconds, of which the coordinator was running for five."""
     fleet = Fleet(3, static=3, session_ms=45 * S)
     fleet[2].die(with_machine=True)

@@ -36,7 +36,7 @@ def notes_of(told: list[Incident], kind: str) -> bool:
     return any("not in the log" in note for note in of_kind(told, kind).notes)
 
 
-def test_a_gap_is_noted_where_it_may_hide_who_came_or_went() -> None:
+def test_a_gap_is_noted_if_it_may_hide_joins_or_leaves() -> None:
     """A completed restart is whole; a crash may have a replacement in the gap; a new process may be a replacement."""
     fleet = Fleet(4)
     fleet.restart(1, 2 * S)
@@ -91,7 +91,7 @@ def test_a_gap_long_after_a_crash_is_not_noted_on_it() -> None:
     assert [bool(each.notes) for each in told if each.kind == "scale-up"] == [False, False, False, True]
 
 
-def test_what_is_too_much_to_be_looked_at_together_says_that_it_is_a_part(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_episode_too_large_to_examine_at_once_is_marked_as_a_part(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each incident of the parts has the note, and none after a quiet time has."""
     fleet = Fleet(4)
     for process in (1, 2, 3):
@@ -112,7 +112,7 @@ def test_what_is_too_much_to_be_looked_at_together_says_that_it_is_a_part(monkey
     assert [noted for kind, noted in told if kind in ("start", "scale-up")] == [False] * 2
 
 
-def test_an_episode_is_told_in_parts_also_while_a_rebalance_does_not_end(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_episode_is_reported_in_parts_while_a_rebalance_does_not_end(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each part has the note; the rebalance is in the last one, with its own trigger and the folded causes."""
     monkeypatch.setattr(telling, "ACTS_RUNNING_MAX", 20)
     script = Script().created()
@@ -129,7 +129,7 @@ def test_an_episode_is_told_in_parts_also_while_a_rebalance_does_not_end(monkeyp
     assert len(last.folded) == 50
 
 
-def test_a_hole_within_a_duel_is_said_with_it() -> None:
+def test_a_gap_within_a_duel_is_noted() -> None:
     """More requests may have been fenced in it."""
     whole = history_of(memberships.duel())
     fenced = [each for each in whole.items if isinstance(each, Happened) and isinstance(each.event, MemberFenced)]

@@ -11,7 +11,7 @@ from tests.replay.histories import Script
 from tests.replay.whole import incidents
 
 
-def test_who_comes_at_the_moment_at_which_another_went_has_shared_nothing_with_it() -> None:
+def test_a_member_that_joins_just_as_another_leaves_has_not_overlapped_it() -> None:
     """A millisecond earlier it has shared the address, and it is not known which process is which."""
     script = Script()
     one, other = (script.member(name, static=False, client_id="app") for name in ("a", "b"))
@@ -20,7 +20,7 @@ def test_who_comes_at_the_moment_at_which_another_went_has_shared_nothing_with_i
         assert {Identities(lives).process_of(each).grade for each in (one, other)} == {grade}
 
 
-def test_an_instance_id_is_who_it_is_wherever_it_runs() -> None:
+def test_an_instance_id_identifies_its_member_on_any_host() -> None:
     """On another host, with another client id, and beside itself."""
     script = Script()
     one = script.member("billing-1")
@@ -33,7 +33,7 @@ def test_an_instance_id_is_who_it_is_wherever_it_runs() -> None:
     ("after_ms", "kinds"),
     [(REPLACED_MS, ["start", "restart"]), (REPLACED_MS + 1, ["start", "scale-down", "scale-up"])],
 )
-def test_who_comes_at_the_end_of_the_time_for_it_is_the_process_that_went(after_ms: int, kinds: list[str]) -> None:
+def test_a_member_that_joins_at_the_end_of_the_limit_is_the_process_that_left(after_ms: int, kinds: list[str]) -> None:
     """A millisecond later it is a new process."""
     script = Script().created()
     stays, goes, comes = (script.member(name, static=False, client_id=name, host=f"/{name}") for name in "abb")

@@ -21,7 +21,7 @@ def verdicts() -> list[Verdict]:
 
 
 @pytest.mark.slow
-def test_what_is_told_is_what_was_done(verdicts: list[Verdict]) -> None:
+def test_reports_match_the_ground_truth(verdicts: list[Verdict]) -> None:
     """The goals: all recorded facts, 95 % of inferred ones, nothing false; currently nothing is missed at all."""
     assert not misses(verdicts)
     assert [described(each) for each in failures(verdicts)] == []
@@ -34,7 +34,7 @@ def test_the_page_has_the_count(verdicts: list[Verdict]) -> None:
 
 
 @pytest.mark.slow
-def test_of_an_older_log_nothing_false_is_told() -> None:
+def test_nothing_false_is_reported_for_an_older_log() -> None:
     """An older log recorded less: the holder of an unused id is missed, and durations if the clock jumped.
 
     The grade is unknown for whether members that fell silent together, or often, had died, and for identities if all

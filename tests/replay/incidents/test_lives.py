@@ -33,7 +33,7 @@ LEAVE, DELETE = 13, 42
         ("member was removed by an admin: too old", ': "member was removed by an admin: too old"'),
     ],
 )
-def test_removed_members_are_told_with_who_asked(reason: str, says: str, level: int) -> None:
+def test_removed_members_are_reported_with_the_requester(reason: str, says: str, level: int) -> None:
     """With host and time; the reason that Kafka's AdminClient sends by itself is left out."""
     fleet = Fleet(4)
     leaving = tuple(
@@ -53,7 +53,7 @@ def test_removed_members_are_told_with_who_asked(reason: str, says: str, level: 
     assert "left the group" not in said(incident)
 
 
-def test_removals_by_other_clients_at_one_moment_are_incidents_of_their_own() -> None:
+def test_simultaneous_removals_by_other_clients_are_separate_incidents() -> None:
     """Each is attributed to the client that asked, by its client id and host."""
     admins = [("admin-2", "/10.0.200.2"), ("admin-3", "/10.0.200.2"), ("admin-3", "/10.0.200.3")]
     fleet = Fleet(5)
@@ -84,7 +84,7 @@ def closed() -> Fleet:
     return fleet
 
 
-def test_a_deletion_is_told_with_who_asked() -> None:
+def test_a_deletion_is_reported_with_the_requester() -> None:
     """And with the time and the cause of the group's emptiness (format level 4)."""
     fleet = closed()
     fleet.run(8 * S)
@@ -98,7 +98,7 @@ def test_a_deletion_is_told_with_who_asked() -> None:
     assert "since when it was empty, and why, is not recorded" in said(older, "unknown")
 
 
-def test_the_life_of_a_group_that_expired_and_was_formed_anew_is_told_whole() -> None:
+def test_both_lives_of_an_expired_and_recreated_group_are_reported() -> None:
     """With the client that emptied it, the retention that expired, and the client that created it again."""
     fleet = closed()
     fleet.run(7 * DAY_MS)
@@ -158,7 +158,7 @@ def test_an_outage_after_a_jump_of_the_clock_has_its_own_length(how: str) -> Non
     assert "4 members lost their places" in outage.headline
 
 
-def test_requests_of_a_process_whose_place_was_taken_are_counted_until_it_is_taken_again() -> None:
+def test_requests_of_a_replaced_process_are_counted_until_its_place_is_taken_again() -> None:
     """Two restarts of one instance, and an older process of each that was alive."""
     script = Script().created()
     script.start(script.joined(script.member("billing-1"))).complete().stabilize({"billing-1": {"orders": [0]}})
@@ -189,7 +189,7 @@ def test_processes_that_leave_are_counted_and_named() -> None:
 
 
 @pytest.mark.parametrize(("stood_s", "kinds"), [(14, ["start"]), (16, ["start", "scale-up"])])
-def test_who_comes_when_the_group_has_stood_is_no_part_of_its_start(stood_s: int, kinds: list[str]) -> None:
+def test_a_member_that_joins_a_stable_group_is_not_part_of_its_start(stood_s: int, kinds: list[str]) -> None:
     """Two processes form the group, and a third one joins later."""
     fleet = Fleet(2)
     for number in (1, 2):

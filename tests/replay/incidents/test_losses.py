@@ -104,7 +104,7 @@ def test_a_process_that_stood_still_had_not_died() -> None:
     assert "had not died" not in said(fleet.only(OLDER))
 
 
-def test_who_fell_silent_when_it_knew_of_a_rebalance_may_have_been_giving_up_its_partitions() -> None:
+def test_a_member_that_fell_silent_when_notified_may_have_been_revoking_partitions() -> None:
     """kafka-python sends no heartbeats while the application's rebalance listener revokes partitions."""
     fleet = Fleet(3)
     process = fleet[2]
@@ -124,7 +124,7 @@ def test_who_fell_silent_when_it_knew_of_a_rebalance_may_have_been_giving_up_its
 
 
 @BOTH
-def test_members_that_are_cut_off_are_told_with_their_network(level: int) -> None:
+def test_cut_off_members_are_reported_with_their_network(level: int) -> None:
     """Five of ten; format level 4 shows that they had not died."""
     fleet = Fleet(10)
     cut_off = [fleet[number] for number in range(1, 6)]
@@ -142,7 +142,7 @@ def test_members_that_are_cut_off_are_told_with_their_network(level: int) -> Non
     assert said(incident, "recorded").count("had not died") == (5 if level > OLDER else 0)
 
 
-def test_the_network_of_those_that_were_cut_off_is_not_told_where_all_others_have_it_too() -> None:
+def test_the_network_of_cut_off_members_is_not_named_if_all_others_share_it() -> None:
     """Behind a sidecar all members have its address."""
     fleet = Fleet(4)
     cut_off = [fleet[number] for number in (1, 2)]
@@ -164,7 +164,7 @@ def test_static_members_that_are_all_closed_after_a_restart_without_a_rebalance_
     assert "network-cut" not in {each.kind for each in fleet.told()}
 
 
-def test_of_members_that_were_cut_off_it_is_said_how_many_came_back() -> None:
+def test_the_number_of_cut_off_members_that_returned_is_reported() -> None:
     """One of three had died meanwhile."""
     fleet = Fleet(6)
     cut_off = [fleet[number] for number in (1, 2, 3)]
@@ -197,7 +197,7 @@ def test_a_crash_loop_of_eight_is_one_incident(level: int) -> None:
     assert incident.cost.rebalancing_ms == sum(each.duration_ms or 0 for each in incident.rebalances)
 
 
-def test_a_live_process_that_beats_too_slowly_is_no_crash_loop() -> None:
+def test_a_live_process_with_slow_heartbeats_is_not_a_crash_loop() -> None:
     """It was heard from under each of its lost member ids, although it is alone in the group."""
     fleet = Fleet(1, session_ms=10 * S)
     usual = fleet[1].setup
@@ -233,7 +233,7 @@ def test_a_process_that_beats_too_slowly_and_was_lost_last_may_live(known_ms: in
 
 
 @pytest.mark.parametrize("beats_ms", [27 * S, 38 * S])
-def test_a_live_process_that_was_lost_twice_and_once_more_is_no_crash(beats_ms: int) -> None:
+def test_a_live_process_lost_three_times_is_not_a_crash(beats_ms: int) -> None:
     """Two losses are no loop: the third is reported with the second, as one that may come back."""
     fleet = Fleet(2, session_ms=10 * S)
     fleet[1].setup = fleet[1].setup.but(heartbeat_ms=12 * S)
@@ -417,7 +417,7 @@ def late_poll(library: str, *, static: int = 0) -> Fleet:
 
 
 @BOTH
-def test_a_client_that_says_that_it_polled_too_late_is_believed(level: int) -> None:
+def test_a_client_that_reports_a_late_poll_is_believed(level: int) -> None:
     """The Java client says so; that the same process came back is inferred, unless it used the same connection."""
     expect(
         late_poll("java").only(level),
@@ -449,7 +449,7 @@ def test_a_static_member_that_polls_late_and_rejoins_is_one_incident() -> None:
     assert len(incident.rebalances) == 2
 
 
-def test_a_client_that_says_that_it_was_closed_did_not_poll_late() -> None:
+def test_a_client_that_reports_closing_did_not_poll_late() -> None:
     """The Java client says so."""
     fleet = Fleet(3)
     fleet.restart(2, 20 * S)
@@ -468,7 +468,7 @@ def test_a_client_that_says_that_it_was_closed_did_not_poll_late() -> None:
         (None, ", then came back 20.0 s later: a restart or a poll timeout"),
     ],
 )
-def test_a_clients_reason_is_quoted_where_it_says_something(reason: str | None, ending: str) -> None:
+def test_a_clients_reason_is_quoted_if_it_is_informative(reason: str | None, ending: str) -> None:
     """And left out if it is boilerplate."""
     fleet = Fleet(3)
     fleet.restart(2, 20 * S, reason=reason)
@@ -489,7 +489,7 @@ def test_boilerplate_is_nowhere_in_an_incident() -> None:
 
 
 @pytest.mark.parametrize("static", [0, 4])
-def test_a_standby_that_took_over_is_told_with_the_crash(static: int) -> None:
+def test_a_standby_that_took_over_is_reported_with_the_crash(static: int) -> None:
     """No rebalance was needed; the process that comes back is a standby itself."""
     fleet = Fleet(3, static=static)
     fleet.configure(TARGET_GROUP_SIZE, "3")
@@ -515,7 +515,7 @@ def test_a_standby_that_took_over_is_told_with_the_crash(static: int) -> None:
 
 
 @pytest.mark.parametrize("static", [0, 4])
-def test_a_standby_that_was_called_and_did_not_come_is_not_said_to_have_taken_over(static: int) -> None:
+def test_a_promoted_standby_that_did_not_rejoin_is_not_reported_as_taking_over(static: int) -> None:
     """It died together with the member that it should replace."""
     fleet = Fleet(3, static=static)
     fleet.configure(TARGET_GROUP_SIZE, "3")
@@ -543,7 +543,7 @@ def removed_late() -> Fleet:
 
 
 @BOTH
-def test_a_member_that_is_removed_late_says_why(level: int) -> None:
+def test_a_late_removal_is_explained(level: int) -> None:
     """Its session restarted when the coordinator continued."""
     crash = of_kind(removed_late().told(level), "crash")
     assert (
@@ -576,7 +576,7 @@ def test_a_member_that_waited_for_others_is_not_removed_late_by_the_coordinator(
 
 
 @BOTH
-def test_a_member_that_is_removed_in_time_says_nothing_of_it(level: int) -> None:
+def test_a_timely_removal_is_not_explained(level: int) -> None:
     """Nor does a member whose last-seen time a takeover hides."""
     fleet = Fleet(3)
     fleet[2].die()
@@ -587,7 +587,7 @@ def test_a_member_that_is_removed_in_time_says_nothing_of_it(level: int) -> None
     assert not any("later than its session timeout" in said(each) for each in fleet.told(level))
 
 
-def test_all_that_fell_silent_at_once_are_no_cut_although_static_ones_came_back_in_time() -> None:
+def test_all_members_silent_at_once_are_not_a_cut_although_static_ones_returned_in_time() -> None:
     """All members of the group fell silent."""
     fleet = Fleet(4, static=2, session_ms=30 * S)
     for number in (1, 2):
@@ -598,7 +598,7 @@ def test_all_that_fell_silent_at_once_are_no_cut_although_static_ones_came_back_
     assert "network-cut" not in {each.kind for each in fleet.told()}
 
 
-def test_two_crashes_of_which_one_rebalance_tells_have_an_id_each() -> None:
+def test_two_crashes_in_one_rebalance_have_separate_ids() -> None:
     """The first one begins the rebalance, which waits for the second one: both start with the first one's removal."""
     fleet = Fleet(4, session_ms=30 * S)
     fleet[2].die()
@@ -617,7 +617,7 @@ def test_a_restart_minutes_before_a_duel_is_not_of_it() -> None:
     assert wall_ms_of(duel.started_at) - wall_ms_of(restart.started_at) >= 300 * S
 
 
-def test_a_standby_that_is_too_old_for_a_lost_leaders_place_is_told_with_the_loss() -> None:
+def test_a_standby_too_old_for_a_lost_leaders_place_is_reported_with_the_loss() -> None:
     """No administrator asked for that rebalance, though the group has a target size."""
     h, (a, b) = memberships.two(version=8)
     h.set(target_group_size="2")

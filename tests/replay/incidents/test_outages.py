@@ -28,7 +28,7 @@ def outage(*, seen_before_ms: int | None = 2 * S, orderly: bool = False) -> Flee
     return fleet
 
 
-def test_an_outage_is_told_with_what_followed_from_it() -> None:
+def test_an_outage_is_reported_with_its_consequences() -> None:
     """With its start and end, the sessions, the joins and expiries that it caused, and the members that stayed."""
     incident = outage().only()
     expect(
@@ -46,7 +46,7 @@ def test_an_outage_is_told_with_what_followed_from_it() -> None:
     assert len(incident.rebalances) == 1
 
 
-def test_an_orderly_stop_tells_when_the_outage_began() -> None:
+def test_a_clean_stop_gives_the_start_of_the_outage() -> None:
     """At all format levels."""
     for level in (4, OLDER):
         incident = outage(orderly=True).only(level)
@@ -127,7 +127,7 @@ def test_a_member_that_waited_for_a_join_phase_at_a_takeover_may_have_died_long_
 
 
 @pytest.mark.parametrize(("second", "first_of_them"), [("paused", "were not heard from again"), ("away", "not known")])
-def test_a_second_outage_puts_off_what_follows_from_the_first(second: str, first_of_them: str) -> None:
+def test_a_second_outage_defers_the_consequences_of_the_first(second: str, first_of_them: str) -> None:
     """Two members die in the first; the second restarts their sessions of 45 s, and a takeover hides more."""
     fleet = Fleet(4, session_ms=45 * S)
     for number in (1, 2):
@@ -157,7 +157,7 @@ def test_one_member_that_died_in_the_first_of_two_outages_is_named() -> None:
     assert again.headline.endswith(f"; {kept}, 'app-1' (10.0.1.1) was not heard from again")
 
 
-def test_members_that_died_before_a_takeover_did_not_fall_silent_at_one_moment() -> None:
+def test_members_that_died_before_a_takeover_did_not_fall_silent_together() -> None:
     """Their silence seems to begin with the takeover."""
     for level in (4, OLDER):
         fleet = Fleet(6)
@@ -220,7 +220,7 @@ def test_a_process_that_ended_by_itself_did_not_end_by_a_short_outage(how: str, 
 
 
 @pytest.mark.parametrize("number", range(1, 6))
-def test_members_that_lost_their_places_are_told_beside_one_that_died(number: int) -> None:
+def test_members_that_lost_their_places_are_reported_beside_one_that_died(number: int) -> None:
     """It ended with the coordinator, whichever member it is, and does not come back."""
     fleet = Fleet(5, library="librdkafka", session_ms=6 * S)
     fleet[number].die()
@@ -231,7 +231,7 @@ def test_members_that_lost_their_places_are_told_beside_one_that_died(number: in
     assert {each.kind for each in told} == {"coordinator-outage", "crash"}
 
 
-def test_members_that_lost_their_places_are_told_although_one_had_been_restarted_before() -> None:
+def test_members_that_lost_their_places_are_reported_although_one_had_restarted_before() -> None:
     """It had come back long before the coordinator ended."""
     fleet = Fleet(5, library="librdkafka", session_ms=6 * S)
     fleet.restart(1, S)
@@ -243,7 +243,7 @@ def test_members_that_lost_their_places_are_told_although_one_had_been_restarted
     assert {each.kind for each in told} == {"coordinator-outage", "restart"}
 
 
-def test_what_a_leader_asks_for_since_its_join_failed_in_an_outage_is_of_it() -> None:
+def test_a_leaders_request_after_a_join_failed_in_an_outage_belongs_to_it() -> None:
     """The Java client gives that as its reason, and keeps its place; its application did not ask."""
     fleet = Fleet(3)
     fleet.away(7 * S)
@@ -255,7 +255,7 @@ def test_what_a_leader_asks_for_since_its_join_failed_in_an_outage_is_of_it() ->
     assert incident.headline.endswith("asked for a new assignment after it")
 
 
-def test_partitions_that_were_added_in_an_outage_are_told_although_the_first_join_for_them_failed() -> None:
+def test_partitions_added_in_an_outage_are_reported_although_the_first_join_for_them_failed() -> None:
     """The client gives the failure as its reason; the assignments show what it wanted."""
     fleet = Fleet(3)
     fleet.world.partitions["orders"] = 24
@@ -268,7 +268,7 @@ def test_partitions_that_were_added_in_an_outage_are_told_although_the_first_joi
 
 @pytest.mark.parametrize("assignor", ["range", "cooperative-sticky"])
 @pytest.mark.parametrize("away_ms", [200, 7 * S])
-def test_what_a_leader_asks_for_since_it_forgot_its_topics_in_an_outage_is_of_it(away_ms: int, assignor: str) -> None:
+def test_a_leaders_request_after_it_forgot_its_topics_in_an_outage_belongs_to_it(away_ms: int, assignor: str) -> None:
     """The Java client forgets them while it reaches no broker, however short that is; no partitions have changed."""
     fleet = Fleet(3, assignors=(assignor,))
     fleet.away(away_ms)
@@ -281,7 +281,7 @@ def test_what_a_leader_asks_for_since_it_forgot_its_topics_in_an_outage_is_of_it
     assert 'asked for a new assignment; the client says: "cached metadata has changed"' in said(incident, "recorded")
 
 
-def test_partitions_that_were_added_in_an_outage_are_told_although_the_leader_may_have_forgotten_them() -> None:
+def test_partitions_added_in_an_outage_are_reported_although_the_leader_may_have_forgotten_them() -> None:
     """The assignments show that they were."""
     fleet = Fleet(3)
     fleet.world.partitions["orders"] = 24
@@ -304,9 +304,7 @@ def test_a_leader_that_asks_long_after_an_outage_asks_by_itself() -> None:
 
 @BOTH
 @pytest.mark.parametrize("how", ["paused", "away"])
-def test_of_a_static_member_that_was_closed_before_an_outage_it_is_not_said_that_it_went_on(
-    how: str, level: int
-) -> None:
+def test_a_static_member_closed_before_an_outage_is_not_reported_as_running(how: str, level: int) -> None:
     """Its session held its place until its restart; the others are known to be alive once their sessions are over."""
     fleet = Fleet(4, static=3, session_ms=45 * S)
     fleet[2].close()
@@ -327,7 +325,7 @@ def test_of_a_static_member_that_was_closed_before_an_outage_it_is_not_said_that
     assert "app-2" not in "".join(each.text for each in change.chain if "kept their places" in each.text)
 
 
-def test_a_static_member_that_was_heard_from_after_an_outage_had_gone_on() -> None:
+def test_a_static_member_heard_after_an_outage_had_kept_running() -> None:
     """It was restarted only after that."""
     fleet = Fleet(3, static=3, session_ms=45 * S)
     fleet.away(3 * S)
@@ -340,7 +338,7 @@ def test_a_static_member_that_was_heard_from_after_an_outage_had_gone_on() -> No
     assert change.headline.endswith("; all 3 members kept their places")
 
 
-def test_members_that_an_administrator_removes_after_an_outage_kept_their_places_if_they_were_heard_from() -> None:
+def test_members_removed_by_an_administrator_after_an_outage_kept_their_places_if_heard() -> None:
     """One had been closed before the outage, and was not heard from."""
     fleet = Fleet(3, static=3, session_ms=45 * S)
     fleet[2].close()
@@ -356,7 +354,7 @@ def test_members_that_an_administrator_removes_after_an_outage_kept_their_places
     assert "it is not known whether 'app-2' (10.0.1.2) was heard from again" in older.headline
 
 
-def test_where_no_member_is_seen_again_none_kept_its_place() -> None:
+def test_if_no_member_is_seen_again_none_kept_its_place() -> None:
     """The only member had died."""
     fleet = Fleet(1)
     fleet[1].die()
@@ -388,7 +386,7 @@ def _is_ready(item: object) -> bool:
     return isinstance(item, Coordinated) and isinstance(item.event, CoordinatorReady)
 
 
-def test_a_takeover_that_nobody_noticed_is_told_with_its_cause() -> None:
+def test_an_unnoticed_takeover_is_reported_with_its_cause() -> None:
     """At the previous format level the log shows who took over from whom, and nothing else."""
     fleet = Fleet(3)
     refused_ms = fleet.wall_ms
@@ -419,9 +417,7 @@ def test_a_takeover_that_nobody_noticed_is_told_with_its_cause() -> None:
 
 
 @pytest.mark.parametrize(("cause", "is_said"), [("gone", True), ("stopped", True), ("taken-back", False)])
-def test_a_member_that_is_not_heard_from_after_another_process_took_over_may_not_reach_it(
-    cause: str, is_said: bool
-) -> None:
+def test_a_member_unheard_after_a_takeover_may_not_reach_the_new_owner(cause: str, is_said: bool) -> None:
     """Its process may run, with bootstrap.servers that name only the process that ended."""
     fleet = Fleet(3)
     fleet[2].die()

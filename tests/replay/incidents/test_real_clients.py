@@ -37,7 +37,7 @@ def is_of(incident: Incident, done: Done) -> bool:
 
 
 @pytest.mark.parametrize("name", sessions())
-def test_what_is_told_is_what_was_done(name: str) -> None:
+def test_reports_match_the_ground_truth(name: str) -> None:
     """There is one incident for each deed, in order, and no other."""
     truth = truth_of(name)
     told = incidents(history_in(DATA / f"{name}.jsonl", truth.group))
@@ -48,7 +48,7 @@ def test_what_is_told_is_what_was_done(name: str) -> None:
         assert incident.grade != "unknown", listing
 
 
-def test_an_outage_is_told_from_the_last_sign_of_life() -> None:
+def test_an_outage_begins_at_the_last_sign_of_life() -> None:
     """The owner recorded that shortly before it was killed."""
     truth = truth_of("coordinator-restart")
     _, killed = truth.done
@@ -60,7 +60,7 @@ def test_an_outage_is_told_from_the_last_sign_of_life() -> None:
     assert 0 <= wall_ms_of(killed.at) - wall_ms_of(last_sign.at) <= SIGN_AT_MOST_MS
 
 
-def test_what_happened_to_the_demos_second_process_is_told() -> None:
+def test_the_incident_of_the_demos_second_process_is_reported() -> None:
     """It was started with the instance id of a live process."""
     told = incidents(history_in(DATA / "demo.jsonl", "billing"))
     statements = [each.text for incident in told for each in incident.chain]

@@ -48,7 +48,7 @@ def offers(*names: str) -> dict[str, Any]:
         (OLDER, "it had no protocol in common with the group, whose members all have range; what was offered is ..."),
     ],
 )
-def test_a_consumer_with_another_assignor_is_told_with_both_offers(level: int, what: str) -> None:
+def test_a_consumer_with_another_assignor_is_reported_with_both_protocols(level: int, what: str) -> None:
     """It is no member, so the group does not rebalance."""
     fleet = Fleet(3)
     for _ in range(3):
@@ -61,7 +61,7 @@ def test_a_consumer_with_another_assignor_is_told_with_both_offers(level: int, w
     assert said(incident) == f"{BY_HOST} was refused 3 times"
 
 
-def test_a_group_id_that_is_taken_by_another_type_is_told_as_such() -> None:
+def test_a_group_id_taken_by_another_type_is_reported() -> None:
     fleet = Fleet(2)
     try_to_join(fleet, protocol_type="connect")
     expect(
@@ -77,7 +77,7 @@ def test_a_group_id_that_is_taken_by_another_type_is_told_as_such() -> None:
 
 
 @BOTH
-def test_a_session_timeout_that_is_not_allowed_is_told(level: int) -> None:
+def test_an_invalid_session_timeout_is_reported(level: int) -> None:
     fleet = Fleet(2)
     try_to_join(fleet, session_timeout_ms=2_000_000)
     asked = " of 2000 s" if level == FORMAT_LEVEL else ""
@@ -86,7 +86,7 @@ def test_a_session_timeout_that_is_not_allowed_is_told(level: int) -> None:
     assert f"it asked for a session timeout{asked}, which is outside of group.min." in incident.headline
 
 
-def test_metadata_that_is_too_large_is_told() -> None:
+def test_metadata_that_is_too_large_is_reported() -> None:
     fleet = Fleet(2)
     fleet.world.rules.settings = msgspec.structs.replace(fleet.world.rules.settings, member_metadata_max_bytes=1)
     try_to_join(fleet)
@@ -119,7 +119,7 @@ def test_a_refused_join_explains_no_rebalance() -> None:
     assert len(of_kind(told, "crash").rebalances) == 1
 
 
-def test_a_full_group_is_told_with_who_was_refused_and_its_size() -> None:
+def test_a_full_group_is_reported_with_the_refused_clients_and_its_size() -> None:
     fleet = Fleet(3)
     fleet.world.rules.settings = msgspec.structs.replace(fleet.world.rules.settings, max_size=3)
     try_to_join(fleet)

@@ -145,7 +145,7 @@ def told(*row: Callable[[Fleet], None]) -> list[str]:
 
 
 @pytest.mark.parametrize("row", [ROW, ROW[::-1]], ids=["in this order", "in the other"])
-def test_troubles_in_a_row_are_told_as_each_alone(row: tuple[Callable[[Fleet], None], ...]) -> None:
+def test_consecutive_incidents_are_reported_like_single_ones(row: tuple[Callable[[Fleet], None], ...]) -> None:
     """No matter what happened before or after."""
     alone = {do: told(do) for do in ROW}
     assert told(*row) == [each for do in row for each in alone[do]]
@@ -155,9 +155,7 @@ def test_troubles_in_a_row_are_told_as_each_alone(row: tuple[Callable[[Fleet], N
 @pytest.mark.parametrize(
     "do", [*(each for each in ROW if each is not takeover), late_beyond_the_timeout, stands_still, deleted]
 )
-def test_what_is_told_after_a_jump_of_the_clock_is_what_is_told_without_it(
-    do: Callable[[Fleet], None], static: int, jump_ms: int
-) -> None:
+def test_a_clock_jump_does_not_change_later_reports(do: Callable[[Fleet], None], static: int, jump_ms: int) -> None:
     """With one owner, only the notes on the jump differ: no time or duration is off by the hour of the jump."""
 
     def told_after(jump_ms: int) -> list[Incident]:

@@ -90,7 +90,7 @@ SENTENCES = [
 
 
 @pytest.mark.parametrize(("scenario", "kind", "sentence"), SENTENCES, ids=[each[0] for each in SENTENCES])
-def test_the_sentence_says_what_was_done(scenario: str, kind: str, sentence: str) -> None:
+def test_the_sentence_states_the_ground_truth(scenario: str, kind: str, sentence: str) -> None:
     """At least in some cases of the scenario, each of this kind."""
     told = (_told(scenario, seed, kind) for seed in range(40))
     found = list(islice((each for each in told if each is not None), 5))

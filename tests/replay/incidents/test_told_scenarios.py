@@ -14,6 +14,6 @@ def test_each_scenario_has_its_line() -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
-def test_the_incidents_of_a_scenario_are_told_as_they_were(name: str) -> None:
+def test_the_incidents_of_a_scenario_match_their_checksums(name: str) -> None:
     """Their kinds, members, rebalances and costs, and the sentences."""
     assert line(name) in LINES

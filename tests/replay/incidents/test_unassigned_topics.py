@@ -44,7 +44,7 @@ def rebalance(fleet: Fleet) -> None:
 
 
 @BOTH
-def test_a_static_member_that_comes_back_with_another_topic_is_told(level: int) -> None:
+def test_a_static_member_that_returns_with_another_topic_is_reported(level: int) -> None:
     """There was no rebalance, so it has no owner; the member's restart is an incident of its own."""
     fleet = Fleet(3, static=3)
     fleet.world.partitions["payments"] = 6
@@ -82,7 +82,7 @@ def test_the_state_of_the_group_has_a_note_until_it_is_assigned() -> None:
     assert healed.notes == ()
 
 
-def test_it_ends_with_the_rebalance_that_somebody_asks_for() -> None:
+def test_it_ends_with_the_next_requested_rebalance() -> None:
     fleet = Fleet(3, static=3)
     fleet.world.partitions["payments"] = 6
     restart_with(fleet, 2, "orders", "payments")
@@ -98,7 +98,7 @@ def test_it_ends_with_the_rebalance_that_somebody_asks_for() -> None:
     )
 
 
-def test_a_topic_that_the_leader_took_away_costs_the_partitions_that_it_had() -> None:
+def test_a_topic_removed_by_the_leader_costs_its_partitions() -> None:
     """Also if it is still unassigned; the other topic was assigned all the time."""
     fleet = Fleet(2)
     fleet.world.partitions["payments"] = 6
@@ -115,7 +115,7 @@ def test_a_topic_that_the_leader_took_away_costs_the_partitions_that_it_had() ->
     assert unassigned.cost.unassigned_partition_ms == 6 * lasted_ms
 
 
-def test_a_deployment_with_another_subscription_is_told_once() -> None:
+def test_a_deployment_with_another_subscription_is_reported_once() -> None:
     """All members come back with it: a deployment, and the topic that it left unassigned."""
     fleet = Fleet(3, static=3)
     fleet.world.partitions["payments"] = 6
@@ -126,7 +126,7 @@ def test_a_deployment_with_another_subscription_is_told_once() -> None:
     assert {each.group_instance_id for each in unassigned.culprits} == {"app-1", "app-2", "app-3"}
 
 
-def test_a_topic_that_does_not_exist_is_told_as_what_the_leader_did_not_assign() -> None:
+def test_a_nonexistent_topic_is_reported_as_not_assigned_by_the_leader() -> None:
     """The reason is not recorded."""
     fleet = Fleet(3)
     fleet.start(4, fleet.setup(4).but(topics=("orders", "odrers")))
@@ -146,7 +146,7 @@ def test_a_topic_that_does_not_exist_is_told_as_what_the_leader_did_not_assign()
 
 
 @pytest.mark.parametrize("topics", [("orders",), ("orders", "payments")])
-def test_topics_that_somebody_has_are_not_told(topics: tuple[str, ...]) -> None:
+def test_topics_that_other_members_have_are_not_reported(topics: tuple[str, ...]) -> None:
     """A static member comes back with a topic that other members read already."""
     fleet = Fleet(3, static=3)
     fleet.world.partitions["payments"] = 6
@@ -160,7 +160,7 @@ def test_topics_that_somebody_has_are_not_told(topics: tuple[str, ...]) -> None:
     assert "unassigned-topic" not in {each.kind for each in fleet.told()}
 
 
-def test_a_topic_that_is_assigned_within_seconds_is_not_told() -> None:
+def test_a_topic_assigned_within_seconds_is_not_reported() -> None:
     """A new member makes all rebalance."""
     fleet = Fleet(3, static=3)
     fleet.world.partitions["payments"] = 6
@@ -217,7 +217,7 @@ def test_a_topic_grew_only_if_the_assignments_had_fewer_partitions(assigned: lis
     assert "metadata.max.age.ms" in asked.advice[0]
 
 
-def test_a_topic_that_grew_since_muster_asked_before_has_grown() -> None:
+def test_a_topic_that_grew_since_the_last_request_has_grown() -> None:
     """The number of its partitions is then recorded."""
     h = Harness(group_id="grown")
     clients = h.form(h.static("a"), h.static("b"))

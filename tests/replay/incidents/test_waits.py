@@ -55,9 +55,7 @@ def test_a_slow_member_that_was_dropped_was_alive(level: int) -> None:
     ],
 )
 @BOTH
-def test_of_several_slow_members_it_is_said_how_many_were_dropped(
-    slow_ms: int, took: str, ended: str, level: int
-) -> None:
+def test_the_number_of_dropped_slow_members_is_reported(slow_ms: int, took: str, ended: str, level: int) -> None:
     """At least one."""
     fleet = Fleet(4)
     fleet[2].slow_ms, fleet[3].slow_ms = slow_ms, 75 * S
@@ -81,7 +79,7 @@ def test_a_slow_member_is_dropped_long_after_another_one_had_left() -> None:
     assert {each.client_id for each in slow.culprits} == {"app-2"}
 
 
-def test_a_member_that_was_not_heard_from_since_a_takeover_is_not_called_alive() -> None:
+def test_a_member_unheard_since_a_takeover_is_not_called_alive() -> None:
     """It died before the coordinator did, during a rebalance; the takeover's time does not show that it was alive."""
     for level in (4, OLDER):
         fleet = Fleet(4, session_ms=45 * S, rebalance_ms=30 * S)
@@ -194,7 +192,7 @@ def test_a_leader_whose_machine_died_is_a_crash_too() -> None:
     assert "for the assignment: the leader 'app-2' (10.0.1.2) was not heard from again" in said(crash)
 
 
-def test_of_a_group_of_one_nobody_waited_for_the_leader() -> None:
+def test_a_group_of_one_did_not_wait_for_the_leader() -> None:
     """It dies while it assigns to itself."""
     fleet = Fleet(1)
     fleet.world.leader().assign_slow_ms = 30 * S
@@ -251,7 +249,7 @@ def test_the_holder_of_an_unused_id_is_named() -> None:
 
 
 @BOTH
-def test_a_leader_that_dies_later_had_made_nobody_wait(level: int) -> None:
+def test_a_leader_that_dies_later_had_delayed_no_member(level: int) -> None:
     """Another rebalance had begun while it computed the assignment; it dies a minute later."""
     fleet = Fleet(3)
     leader = fleet.world.leader()
@@ -353,7 +351,7 @@ def test_a_phase_that_waited_for_a_dynamic_member_and_for_a_static_one_names_bot
     assert f"it waited for 'app-3' (10.0.1.3) and 'app-2' (10.0.1.2), {late}" in said(crash, "recorded")
 
 
-def test_a_phase_names_those_whose_sessions_ended_in_it_one_after_the_other() -> None:
+def test_a_phase_names_the_sessions_that_ended_in_it_in_order() -> None:
     """Without the last one it would have waited almost as long."""
     fleet = Fleet(4, session_ms=10 * S, rebalance_ms=60 * S)
     fleet[2].die()
@@ -366,7 +364,7 @@ def test_a_phase_names_those_whose_sessions_ended_in_it_one_after_the_other() ->
 
 
 @BOTH
-def test_a_rebalance_that_runs_says_for_whom_it_waits(level: int) -> None:
+def test_a_running_rebalance_names_the_awaited_members(level: int) -> None:
     """First for the members that have not joined, then for the leader's assignment."""
     fleet = Fleet(4)
     fleet[2].slow_ms = fleet[3].slow_ms = 30 * S
@@ -394,7 +392,7 @@ def test_of_many_that_a_phase_waited_for_a_few_are_named() -> None:
     assert "and 5 more, which were not heard from again" in text
 
 
-def test_a_static_member_that_a_phase_did_without_was_last_heard_from_at_a_moment_or_before_a_takeover() -> None:
+def test_an_absent_static_member_was_last_heard_at_a_known_time_or_before_a_takeover() -> None:
     """It kept its place; a takeover's time does not show that it was alive."""
     for away in (False, True):
         fleet = Fleet(4, static=4, session_ms=45 * S, rebalance_ms=20 * S)
@@ -461,7 +459,7 @@ def test_a_leader_that_stood_still_while_all_waited_for_the_assignment_had_not_d
     assert "had not died: it was heard from again" in said(slow, "recorded")
 
 
-def test_a_phase_that_goes_on_after_a_refusal_for_lack_of_room_says_until_when() -> None:
+def test_a_phase_that_continues_after_a_refusal_for_lack_of_space_says_until_when() -> None:
     """All members that are left have joined; as in Kafka, the removal of the refused one does not end the phase."""
     script = Script().coordinator("coordinator-a:100").created()
     members = [script.member(name) for name in ("o0", "o1", "o2", "o3")]

@@ -75,7 +75,7 @@ def test_any_events_are_read_back(
 
 
 @pytest.mark.parametrize("name", FORMS)
-def test_what_cannot_be_read_is_exported_as_it_is(tmp_path: Path, name: str) -> None:
+def test_unreadable_records_are_exported_unchanged(tmp_path: Path, name: str) -> None:
     """A value that is no event, a type from a newer version, a key that is not Muster's."""
     odd = [broken_value("orders"), unknown_type("orders"), BROKEN_KEY]
     records = [StoredRecord(n, 7, 9, each.key, each.value) for n, each in enumerate(odd)]
@@ -115,7 +115,7 @@ def url(tmp_path: Path) -> str:
 
 
 @pytest.mark.parametrize("name", FORMS)
-def test_every_command_says_the_same_of_an_export(url: str, tmp_path: Path, name: str) -> None:
+def test_every_command_gives_the_same_results_for_an_export(url: str, tmp_path: Path, name: str) -> None:
     """Except for the name of the log."""
     path = tmp_path / name
     done = run("export", str(path), "--log", url)
@@ -131,7 +131,7 @@ def test_every_command_says_the_same_of_an_export(url: str, tmp_path: Path, name
 
 
 @pytest.mark.parametrize("name", FORMS)
-def test_of_a_file_that_is_cut_off_what_came_before_is_shown(url: str, tmp_path: Path, name: str) -> None:
+def test_the_part_before_the_cut_of_a_truncated_file_is_shown(url: str, tmp_path: Path, name: str) -> None:
     """With the position, and an exit code of its own."""
     path = tmp_path / name
     run("export", str(path), "--log", url)
@@ -145,7 +145,7 @@ def test_of_a_file_that_is_cut_off_what_came_before_is_shown(url: str, tmp_path:
     assert run("groups", "--log", str(path)).exit_code == 3
 
 
-async def test_of_a_file_that_is_cut_while_it_is_read_the_place_is_told(tmp_path: Path) -> None:
+async def test_the_position_is_reported_if_a_file_is_truncated_while_it_is_read(tmp_path: Path) -> None:
     """Each missing line, or part, is reported."""
     records = [
         msgspec.structs.replace(record, partition=partition)
@@ -326,7 +326,7 @@ def test_no_name_is_left_and_the_story_is_the_same(url: str, tmp_path: Path) -> 
             )
 
 
-def test_what_cannot_be_read_keeps_its_place_alone() -> None:
+def test_unreadable_records_only_keep_their_positions() -> None:
     """A broken value may contain any name, and so may a broken key."""
     pseudonyms = Pseudonyms(KEY)
     for record in (broken_value("orders"), unknown_type("orders"), BROKEN_KEY):

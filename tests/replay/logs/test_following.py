@@ -85,7 +85,7 @@ async def test_a_damaged_file_is_followed_around_its_damage(
 
 
 @pytest.mark.parametrize("what", ["no longer exists", "was replaced by another file"])
-async def test_a_file_that_is_taken_away_while_it_is_followed_ends_it(tmp_path: Path, what: str) -> None:
+async def test_a_file_removed_while_it_is_followed_ends_the_command(tmp_path: Path, what: str) -> None:
     """It would never grow; its write-ahead log comes and goes with the owner, which does not end it."""
     night, path = a_night(), tmp_path / "muster.db"
     source = Source(url=await sqlite_log(path, night), security=NOT_SECURED)

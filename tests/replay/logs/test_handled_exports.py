@@ -146,7 +146,7 @@ def test_an_export_of_an_older_version_has_no_count(whole: Path) -> None:
     assert history(changed(whole, uncounted))[0::2] == (0, "")
 
 
-def test_of_gzip_that_is_cut_off_what_came_before_is_read(whole: Path) -> None:
+def test_the_part_before_the_cut_of_truncated_gzip_is_read(whole: Path) -> None:
     """And there is a message."""
     packed = gzip.compress(whole.read_bytes(), compresslevel=1)
     code, told, said = history(changed(whole, lambda _: packed[: len(packed) // 2]))
@@ -192,7 +192,7 @@ def test_the_records_of_another_export_are_noticed(whole: Path, tmp_path: Path) 
     assert "those of another export were added" in result.stderr
 
 
-def test_lines_that_are_there_twice_are_told_once(whole: Path) -> None:
+def test_duplicate_lines_are_reported_once(whole: Path) -> None:
     """And are reported."""
     _, told, _ = history(whole)
     code, found, said = history(changed(whole, lambda lines: b"\n".join([*lines, *lines[1:]])))
@@ -338,7 +338,7 @@ def avro_long(number: int) -> bytes:
     return written + bytes([rest])
 
 
-def test_what_expands_as_no_export_does_is_refused(whole: Path) -> None:
+def test_excessive_expansion_is_refused(whole: Path) -> None:
     path = changed(whole, lambda lines: gzip.compress(lines[0] + b"\n" + b" " * 64 * 1024 * 1024), "bomb.jsonl.gz")
     refused = run("groups", "--log", str(path))
     assert (refused.exit_code, refused.stdout) == (2, "")

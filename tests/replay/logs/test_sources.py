@@ -49,7 +49,7 @@ async def overview(log: MemoryEventLog) -> Groups:
     return taken.result(log.location)
 
 
-async def test_a_log_tells_the_same_story_as_the_script() -> None:
+async def test_a_log_gives_the_same_story_as_the_script() -> None:
     """After encoding, storing and decoding, the rebalances are those of the events."""
     night = orders()
     log = MemoryEventLog()
@@ -63,7 +63,7 @@ async def test_a_log_tells_the_same_story_as_the_script() -> None:
     assert rebalances_of(histories[ORDERS]) == rebalances_of(night.history())
 
 
-async def test_of_other_groups_nothing_is_decoded_when_one_is_asked_for() -> None:
+async def test_events_of_other_groups_are_not_decoded() -> None:
     """Their broken values then do not matter, and their partitions are not read."""
     night, neighbour = orders(), script("shadow")
     records = stored(night)
@@ -89,7 +89,7 @@ async def test_a_broken_record_is_a_marker_within_its_group() -> None:
     assert line.rebalances == 4
 
 
-async def test_an_unknown_event_type_is_skipped_and_said() -> None:
+async def test_an_unknown_event_type_is_skipped_and_reported() -> None:
     """A reader continues where an owner may not."""
     log = await memory_log(stored(orders(), replaced={20: unknown_type("orders")}))
     broken = [item for item in (await read_histories(log, group=ORDERS))[ORDERS].items if isinstance(item, Broken)]
@@ -106,7 +106,7 @@ async def test_an_undecodable_key_is_noted_in_every_group_of_its_partition() -> 
     assert groups.groups[0].quarantined == ()
 
 
-async def test_what_a_repair_has_passed_over_is_named_no_more() -> None:
+async def test_records_skipped_by_a_repair_are_no_longer_named() -> None:
     """Neither the record nor the tombstone with its key; the history of a group that began before still has it."""
     records = stored(orders(), replaced={20: BROKEN_KEY})
     (election,) = records_of([ELECTED], FORMAT_LEVEL)
@@ -143,7 +143,7 @@ async def test_a_group_that_begins_after_a_repair_knows_nothing_of_it() -> None:
     assert not [item for item in items if isinstance(item, Broken)]
 
 
-async def test_what_no_owner_wrote_is_skipped_and_counted() -> None:
+async def test_foreign_records_are_skipped_and_counted() -> None:
     """Whatever its key is, even one of Muster's; the first one is reported, and the histories do not change."""
     night = orders()
     owners = stored(night)
@@ -164,7 +164,7 @@ async def test_what_no_owner_wrote_is_skipped_and_counted() -> None:
     )
 
 
-async def test_what_was_compacted_away_is_a_gap() -> None:
+async def test_compacted_events_are_a_gap() -> None:
     """Offsets and seqs are missing; the rest is used."""
     records = [record for record in stored(orders()) if not 3 <= record.offset <= 16]
     log = await memory_log(records)

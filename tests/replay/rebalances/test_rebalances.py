@@ -23,7 +23,7 @@ from tests.replay.told import printed_rebalances, rebalances_of, since, told
 NIGHT = rebalances_of(a_night().history())
 
 
-def test_a_night_is_told_as_it_was() -> None:
+def test_a_night_matches_its_golden() -> None:
     """All rebalances of the story are printed exactly as in the golden file."""
     assert_golden("rebalances.txt", printed_rebalances(NIGHT))
 
@@ -34,7 +34,7 @@ def test_no_line_is_wider_than_the_terminal(width: int) -> None:
     assert max(map(len, printed_rebalances(NIGHT, width).splitlines())) <= width
 
 
-def test_an_expiry_names_who_was_silent() -> None:
+def test_an_expiry_names_the_silent_member() -> None:
     """The trigger names the silent member, its silence, and the timeout."""
     expiry = NIGHT[1]
     assert headline(expiry) == (
@@ -46,7 +46,7 @@ def test_an_expiry_names_who_was_silent() -> None:
 
 
 @pytest.mark.parametrize("cause", [Cause.GROUP_DELETED, Cause.GROUP_EXPIRED])
-def test_the_end_of_a_group_stands_behind_its_last_rebalance(cause: Cause) -> None:
+def test_the_end_of_a_group_follows_its_last_rebalance(cause: Cause) -> None:
     """With its cause, for a user who wonders where the group is."""
     script = Script().created()
     script.start(script.joined(script.member("a"))).complete(cause=Cause.INITIAL_DELAY_ELAPSED)
@@ -55,7 +55,7 @@ def test_the_end_of_a_group_stands_behind_its_last_rebalance(cause: Cause) -> No
     assert [(end.kind, end.text) for end in since(script.history())] == [(HappeningKind.GROUP_DELETED, TEXTS[cause])]
 
 
-def test_what_started_no_rebalance_is_listed_in_order() -> None:
+def test_events_that_started_no_rebalance_are_listed_in_order() -> None:
     """Restarts, takeovers and fences between two rebalances, with a count of suppressed repetitions."""
     assert [(happening.kind, happening.times) for happening in NIGHT[1].avoided] == [
         (HappeningKind.STATIC_RESTART, 1),
@@ -65,7 +65,7 @@ def test_what_started_no_rebalance_is_listed_in_order() -> None:
     ]
 
 
-def test_a_rebalance_that_was_superseded_says_so() -> None:
+def test_a_superseded_rebalance_says_so() -> None:
     """Generation 3 never had an assignment."""
     superseded = NIGHT[2]
     assert superseded.outcome is Outcome.SUPERSEDED
@@ -97,7 +97,7 @@ def test_every_trigger_has_a_sentence_that_names_no_placeholder(cause: Cause) ->
         assert "None" not in sentence
 
 
-def test_a_removal_by_an_administrator_names_who_asked() -> None:
+def test_a_removal_by_an_administrator_names_the_requester() -> None:
     """The request came from another host than the member's."""
     script = a_night()
     removed = script.removed(script.of("billing-1"), Cause.MEMBER_REMOVED_BY_ADMIN)
@@ -133,7 +133,7 @@ def test_a_client_cannot_write_to_the_terminal() -> None:
     assert "\\x1b[2J[bold]boo[/bold]\\x07" in table.replace("\n", "")
 
 
-def test_the_release_of_a_group_names_all_its_members_and_who_asked() -> None:
+def test_the_release_of_a_group_names_all_its_members_and_the_requester() -> None:
     """One cause for all of them, and how it ended; the history has the cause for each member."""
     h = Harness()
     h.stable_group(h.static("a"), h.dynamic("b"))
@@ -146,7 +146,7 @@ def test_the_release_of_a_group_names_all_its_members_and_who_asked() -> None:
     assert removals[1] == f"static member 'a' (10.0.0.1, client app-a) was removed: {asked}"
 
 
-def test_a_release_by_setting_is_not_said_to_have_started_nothing() -> None:
+def test_a_release_by_setting_does_start_something() -> None:
     """It is one change: the setting is part of the trigger, and not a happening that started no rebalance."""
     h = Harness()
     h.stable_group(h.static("a"), h.dynamic("b"))
@@ -158,7 +158,7 @@ def test_a_release_by_setting_is_not_said_to_have_started_nothing() -> None:
     assert rebalance.avoided == ()
 
 
-def test_who_coordinates_a_group_is_in_its_line() -> None:
+def test_the_coordinator_of_a_group_is_in_its_line() -> None:
     """The cluster upstream from a release until it is taken back; after the loss of the shadow until a member joins."""
 
     def coordinator(h: Harness) -> str:
@@ -182,7 +182,7 @@ def test_who_coordinates_a_group_is_in_its_line() -> None:
     assert coordinator(h) == "muster"
 
 
-def test_a_release_during_a_rebalance_is_folded_in_with_everybody() -> None:
+def test_a_release_during_a_rebalance_is_folded_in_with_all_members() -> None:
     """It also ends the join phase; standbys leave with the others."""
     h = Harness()
     a, _ = h.stable_group(h.static("a"), h.static("b"))
@@ -197,7 +197,7 @@ def test_a_release_during_a_rebalance_is_folded_in_with_everybody() -> None:
     assert "until the group was released to the upstream cluster" in printed_rebalances([rebalance])
 
 
-def test_a_join_phase_in_which_nobody_was_waited_for_is_left_out() -> None:
+def test_a_join_phase_without_awaited_members_is_left_out() -> None:
     """The last member left, and the group was empty at once."""
     h = Harness()
     (only,) = h.stable_group(h.static("only"))
@@ -208,7 +208,7 @@ def test_a_join_phase_in_which_nobody_was_waited_for_is_left_out() -> None:
     assert "Join phase" not in printed_rebalances([rebalance])
 
 
-def test_an_initial_rebalance_delay_that_began_again_says_why() -> None:
+def test_a_restarted_initial_rebalance_delay_is_explained() -> None:
     """It restarts for each member that joins, except in the last part of it."""
     h = Harness(initial_rebalance_delay_ms=3_000)
     h.static("web-0", rebalance_timeout_ms=60_000).join()
@@ -219,7 +219,7 @@ def test_an_initial_rebalance_delay_that_began_again_says_why() -> None:
     assert "Join phase 6.0 s, until the initial rebalance delay of 3 s was over; it restarted as web-1 joined" in said
 
 
-def test_an_initial_delay_is_no_limit_of_the_join_phase() -> None:
+def test_an_initial_delay_is_not_a_limit_of_the_join_phase() -> None:
     """Joins extend it up to the rebalance timeout (KIP-134), and the output says so while it runs."""
     h = Harness(initial_rebalance_delay_ms=3_000)
     h.static("web-0", rebalance_timeout_ms=60_000).join()

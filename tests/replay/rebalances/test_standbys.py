@@ -154,7 +154,7 @@ def test_a_standby_that_leaves_while_the_assignment_is_computed_would_have_start
     assert told(h).folded == ()
 
 
-def test_a_standby_that_rejoins_while_the_assignment_is_computed_is_told_within_the_rebalance() -> None:
+def test_a_standby_that_rejoins_while_the_assignment_is_computed_is_shown_within_the_rebalance() -> None:
     """The decision has no other event."""
     h, c = while_the_assignment_is_computed()
     c.join(protocols=protocols("range", metadata=subscription("orders", "payments")))

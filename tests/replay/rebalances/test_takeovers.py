@@ -46,7 +46,7 @@ def test_each_cause_has_its_words(known: OwnershipEnd, which: str) -> None:
 
 
 @pytest.mark.parametrize("known", [None, end("unknown")])
-def test_what_is_not_known_has_none(known: OwnershipEnd | None) -> None:
+def test_an_unknown_takeover_has_no_reason(known: OwnershipEnd | None) -> None:
     assert taken_over("b:2", "a:1", known) == "b:2 took over from a:1"
 
 
@@ -77,14 +77,14 @@ def a_takeover(script: Script, owner: str, known: OwnershipEnd | None) -> str:
         (end("no-member"), NO_MEMBER),
     ],
 )
-def test_a_rebalance_is_told_with_it(known: OwnershipEnd | None, how: str) -> None:
+def test_a_rebalance_is_shown_with_its_takeover(known: OwnershipEnd | None, how: str) -> None:
     script = a_night()
     assert a_takeover(script, "coordinator-c:300", known) == (
         f"the coordinator coordinator-b:200 {how}; coordinator-c:300 was ready in 90 ms, and 2 members continued"
     )
 
 
-def test_a_rebalance_is_told_with_who_had_only_lost_the_log() -> None:
+def test_a_rebalance_is_shown_with_the_owner_that_only_lost_the_log() -> None:
     """And for another process of the same name, if that is known."""
     owner = "coordinator-b:200"
     back = a_takeover(a_night(), owner, end("taken-back"))
@@ -94,7 +94,7 @@ def test_a_rebalance_is_told_with_who_had_only_lost_the_log() -> None:
     )
 
 
-def test_history_says_it_of_the_event() -> None:
+def test_history_shows_it_with_the_event() -> None:
     script = a_night().coordinator("coordinator-c:300", took_ms=90, end=REMOVED)
     (ready,) = (event for event in script.transitions[-1][1] if isinstance(event, CoordinatorReady))
     assert event_text(ready).endswith(

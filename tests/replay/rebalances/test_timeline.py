@@ -43,7 +43,7 @@ def test_arrivals_are_counted_from_the_start_of_the_join_phase() -> None:
     assert first.sync_phase.duration_ms == 35
 
 
-def test_who_joins_in_a_decision_that_assigns_something_has_arrived() -> None:
+def test_a_member_that_joins_in_a_decision_with_an_assignment_has_joined() -> None:
     """No matter which event of the decision comes first."""
     script = Script().created()
     script.start(script.joined(script.member("a")))
@@ -53,7 +53,7 @@ def test_who_joins_in_a_decision_that_assigns_something_has_arrived() -> None:
     assert [each.after_ms for each in told(script)[0].join_phase.arrivals] == [0, 400]
 
 
-def test_members_that_never_came_are_named() -> None:
+def test_members_that_never_rejoined_are_named() -> None:
     """Dynamic members were dropped, static ones stayed."""
     script = a_night()
     newcomer = script.member("late", static=False, client_id="late")
@@ -110,7 +110,7 @@ def test_the_last_member_leaves_and_the_group_is_empty() -> None:
     assert last.join_phase.ended_by is Cause.ALL_JOINED
 
 
-def test_a_rebalance_goes_on_through_a_takeover() -> None:
+def test_a_rebalance_continues_through_a_takeover() -> None:
     """The takeover is within it."""
     script = a_night()
     script.start(script.rejoined(script.of("billing-1"), Cause.LEADER_REJOINED))
@@ -158,13 +158,13 @@ def test_refusals_and_pauses_are_happenings() -> None:
 @pytest.mark.parametrize(
     ("sessions", "said"), [(1, "1 session of partition 3 was"), (40, "40 sessions of partition 3 were")]
 )
-def test_a_pause_says_how_many_sessions_have_their_full_time_again(sessions: int, said: str) -> None:
+def test_a_pause_reports_the_number_of_restarted_sessions(sessions: int, said: str) -> None:
     """Not all of them, if the machine is late repeatedly; the partition's other groups are counted, too."""
     paused = CoordinatorPaused(partition=3, owner_epoch=1, owner="a:1", paused_ms=0, late_ms=5_000, sessions=sessions)
     assert event_text(paused) == f"a:1 stalled for at least 5.0 s; {said} re-armed in full"
 
 
-def test_a_group_made_anew_begins_again() -> None:
+def test_a_recreated_group_starts_over() -> None:
     """The earlier incarnation is not compared with the new one."""
     script = Script().created()
     script.start(script.joined(script.member("a"))).complete(cause=Cause.INITIAL_DELAY_ELAPSED)
@@ -180,7 +180,7 @@ def test_a_group_made_anew_begins_again() -> None:
     assert (third.movement.gained, third.notes) == (1, ())
 
 
-def test_after_a_gap_it_is_said_that_history_is_missing_and_no_move_is_claimed() -> None:
+def test_after_a_gap_missing_history_is_noted_and_no_move_is_claimed() -> None:
     """The rebalance with the missing events has a note about them; a comparison would be a guess."""
     script = a_night()
     kept = [read for read in script.reads if not (isinstance(read, Happened) and 13 <= read.event.seq <= 16)]
@@ -212,7 +212,7 @@ def test_a_broken_record_hides_itself_alone() -> None:
 
 
 @given(st.sets(st.integers(min_value=1, max_value=44)))
-def test_no_legal_or_illegal_loss_of_events_breaks_the_telling(lost: set[int]) -> None:
+def test_no_legal_or_illegal_loss_of_events_breaks_the_report(lost: set[int]) -> None:
     """Whatever is missing, the rest is used: never more rebalances than there were, in order, all well-formed."""
     script = a_night()
     kept = [read for read in script.reads if not (isinstance(read, Happened) and read.event.seq in lost)]
@@ -223,7 +223,7 @@ def test_no_legal_or_illegal_loss_of_events_breaks_the_telling(lost: set[int]) -
 
 
 @given(st.sampled_from(memberships.STORIES), st.sets(st.integers(min_value=10, max_value=40)))
-def test_no_loss_breaks_the_telling_of_plans(play: Callable[[], Harness], lost: set[int]) -> None:
+def test_no_loss_breaks_the_report_of_plans(play: Callable[[], Harness], lost: set[int]) -> None:
     """A registration, retirement, call or loss may be missing: the rest is used."""
     items = played(play)
     kept = [read for read in items if not (isinstance(read, Happened) and read.event.seq in lost)]
@@ -275,7 +275,7 @@ def test_of_many_moves_some_are_shown_and_the_others_are_counted() -> None:
 
 
 @pytest.mark.parametrize("is_member", [True, False])
-def test_who_began_a_rebalance_by_a_request_is_named_as_the_group_knows_it(is_member: bool) -> None:
+def test_the_member_whose_request_began_a_rebalance_is_named_as_in_the_group(is_member: bool) -> None:
     """The request may come from another host; for a client that had not joined yet it is all that is known."""
     script = Script().created()
     script.start(script.joined(script.member("a"))).complete(cause=Cause.INITIAL_DELAY_ELAPSED)
@@ -290,7 +290,7 @@ def test_who_began_a_rebalance_by_a_request_is_named_as_the_group_knows_it(is_me
     assert told == ({name: getattr(member, name) for name in sent} if is_member else sent)
 
 
-def test_a_rebalance_that_does_not_end_is_kept_in_part_and_told_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_rebalance_that_does_not_end_is_kept_in_part_and_reported_whole(monkeypatch: pytest.MonkeyPatch) -> None:
     """The first and the latest folded causes are kept, all are counted; a table shows the first few."""
     monkeypatch.setattr("muster.replay.rebalances.running_rebalance.OCCURRENCES_KEPT", 50)
     script = Script().created()

@@ -93,7 +93,7 @@ def test_the_chart_opens_on_what_cost_most(night: Tab, tmp_path: Path) -> None:
     assert len(night.run(drawn)) == len(kinds)
 
 
-def test_an_incident_is_told_on_hover(night: Tab) -> None:
+def test_an_incident_is_shown_on_hover(night: Tab) -> None:
     """Its kind, its grade and its sentence; they disappear with the pointer."""
     n = night.run("[...document.querySelectorAll('article')].findIndex(each => each.dataset.kind === 'crash')")
     night.mouse("mouseMoved", *middle(night, f'[data-n="{n}"]'))
@@ -105,13 +105,13 @@ def test_an_incident_is_told_on_hover(night: Tab) -> None:
     assert night.run("document.querySelector('#tip').hidden")
 
 
-def test_a_lane_tells_what_its_process_had(night: Tab) -> None:
+def test_a_lane_shows_the_partitions_of_its_process(night: Tab) -> None:
     """Pointing at a bar shows the process, the time, and the number of partitions."""
     night.mouse("mouseMoved", *middle(night, "#body .count"))
     assert "4 partitions, generation 1" in night.run(TIP)
 
 
-def test_filters_leave_what_was_asked_for(night: Tab) -> None:
+def test_filters_keep_the_selected_incidents(night: Tab) -> None:
     """Several by kind, one by process, and all again."""
     every = night.run(SHOWN)
     night.run("document.querySelector('[value=crash]').click()")
@@ -168,7 +168,7 @@ def test_times_change_their_zone_and_name_it(night: Tab) -> None:
     ],
     ids=["end-tag", "comment", "image", "directions", "long"],
 )
-def test_what_clients_say_is_only_text(tab: Tab, tmp_path: Path, text: str) -> None:
+def test_client_strings_are_only_text(tab: Tab, tmp_path: Path, text: str) -> None:
     """It is neither executed nor requested, and the page stays as wide as before."""
     opened(tab, document_of(hostile(text).history()), tmp_path)
     assert tab.run("document.title").startswith("Why ")
@@ -274,7 +274,7 @@ def test_events_that_come_faster_than_frames_are_drawn_together(busy_chart: Tab)
     assert tab.run(RANGE) != first
 
 
-def test_who_points_at_the_chart_of_ten_thousand_events_is_told_without_drawing(busy_chart: Tab) -> None:
+def test_hovering_over_ten_thousand_events_does_not_redraw(busy_chart: Tab) -> None:
     """Hovering shows the details without drawing the chart again."""
     tab = busy_chart
     x, y = middle(tab, "#chart")

@@ -95,7 +95,7 @@ def test_a_page_that_could_not_be_written_leaves_the_earlier_one(
     assert (out.read_text(), list(out.parent.iterdir())) == ("an earlier one", [out])
 
 
-def test_what_is_no_file_is_written_to_and_a_link_stays_one(url: str, out: Path) -> None:
+def test_output_to_a_device_is_written_and_a_link_stays_a_link(url: str, out: Path) -> None:
     """A pipe, as in -o /dev/stdout."""
     link = out.with_name("latest.html")
     link.symlink_to(out)
@@ -114,7 +114,7 @@ def test_what_is_no_file_is_written_to_and_a_link_stays_one(url: str, out: Path)
     assert "7 incidents" in piped.stderr
 
 
-def test_times_are_told_in_the_zone_that_was_given(url: str, out: Path) -> None:
+def test_times_are_shown_in_the_given_zone(url: str, out: Path) -> None:
     """Otherwise in UTC; the page can be switched to either."""
     run("report", "orders", "-o", str(out), "--tz", "Europe/Berlin", log=url)
     assert "2026-11-21 03:00:05.800 UTC+01:00" in text_of(out)
@@ -124,7 +124,7 @@ def test_times_are_told_in_the_zone_that_was_given(url: str, out: Path) -> None:
     assert "Europe/Berlin" not in out.read_text()
 
 
-def test_of_a_window_what_is_in_it_is_told(url: str, out: Path) -> None:
+def test_only_the_window_is_shown(url: str, out: Path) -> None:
     """With the members that were there before; the page says that it is a part of the history."""
     result = run("report", "orders", "-o", str(out), "--since", "2026-11-21T02:10:00Z", log=url)
     assert "from 2026-11-21T02:10:00.000Z to 2026-11-21T03:14:06.255Z" in result.stdout
@@ -133,7 +133,7 @@ def test_of_a_window_what_is_in_it_is_told(url: str, out: Path) -> None:
     assert "This is a part of the history: from seq 20 until seq 30." in text_of(out)
 
 
-def test_what_cannot_be_read_is_on_the_page_and_the_exit_code(tmp_path: Path, out: Path) -> None:
+def test_unreadable_records_are_on_the_page_and_in_the_exit_code(tmp_path: Path, out: Path) -> None:
     """A broken record is reported with its position; of a file that is cut off the first part is used, with code 3."""
     night = a_night()
     transitions = night.stored_transitions()
@@ -207,7 +207,7 @@ async def test_an_incident_of_a_window_is_that_of_the_whole_history(story: Calla
         ]
 
 
-async def test_who_was_there_before_the_window_has_a_lane_in_it() -> None:
+async def test_a_member_from_before_the_window_has_a_lane_in_it() -> None:
     """Processes that had left before have none; only events in the window are drawn."""
     told = a_night()
     whole = page_of(told.history())
@@ -244,6 +244,6 @@ def test_a_groups_name_is_printable_beside_its_page(tmp_path: Path) -> None:
     ("size", "told"),
     [(10, "1 KB"), (93_999, "93 KB"), (999_999, "999 KB"), (1_000_000, "1.0 MB"), (1_960_000, "2.0 MB")],
 )
-def test_the_size_of_a_report_is_told_for_people(size: int, told: str) -> None:
+def test_the_size_of_a_report_is_shown_in_readable_units(size: int, told: str) -> None:
     """The limit is 2 MB."""
     assert size_text(size) == told

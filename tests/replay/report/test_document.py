@@ -71,7 +71,7 @@ def test_it_asks_for_nothing(night: str) -> None:
     assert not re.findall(r"<[^>]+ (style|on\w+)=", night)
 
 
-def test_what_clients_say_opens_no_tag() -> None:
+def test_client_strings_are_escaped() -> None:
     """Neither in the text nor in the embedded JSON."""
     document = document_of(hostile(END_TAG).history())
     assert "alert(1)" in document
@@ -95,7 +95,7 @@ def test_ten_thousand_events_fit() -> None:
     assert "left out." not in document
 
 
-def test_a_page_that_is_too_long_tells_less_until_it_fits(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_page_that_is_too_long_shows_less_until_it_fits(monkeypatch: pytest.MonkeyPatch) -> None:
     """And reports what it left out."""
     script = busy(3_000)
     whole = len(document_of(script.history()).encode())

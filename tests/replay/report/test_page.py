@@ -46,7 +46,7 @@ def test_each_process_has_a_lane_with_its_partitions() -> None:
     assert [lane.partitions for lane in page.lanes] == [6, None, 6, None]
 
 
-def test_it_tells_the_incidents_and_rebalances_of_the_history() -> None:
+def test_it_shows_the_incidents_and_rebalances_of_the_history() -> None:
     """Each incident with the lanes of its culprits, each rebalance with its moves; generations are consecutive."""
     history = a_night().history()
     page = page_of(history)
@@ -60,7 +60,7 @@ def test_it_tells_the_incidents_and_rebalances_of_the_history() -> None:
     assert (page.state, page.rebalances, page.left_out, page.missing) == ("Stable", 4, (), ())
 
 
-def test_who_cannot_be_told_apart_has_a_lane_for_each_member_id() -> None:
+def test_indistinguishable_processes_have_a_lane_for_each_member_id() -> None:
     """Two live members with one client id and host; one that joined after the other's end is the same process."""
     script = Script().coordinator("coordinator-a:100").created()
     twins = [script.member("twin", static=False, client_id="twin") for _ in range(2)]
@@ -77,7 +77,7 @@ def test_who_cannot_be_told_apart_has_a_lane_for_each_member_id() -> None:
     ]
 
 
-def test_what_is_missing_is_said_and_ends_what_it_has_to() -> None:
+def test_gaps_are_noted_and_end_open_spans() -> None:
     """The record of a member's end is missing: it left, but it is not recorded how."""
     script = a_night()
     reads = [read for read in script.reads if not (isinstance(read, Happened) and 20 <= read.event.seq <= 26)]
@@ -90,7 +90,7 @@ def test_what_is_missing_is_said_and_ends_what_it_has_to() -> None:
     assert after[0].partitions is None
 
 
-def test_after_a_gap_nobody_is_said_to_have_no_partitions() -> None:
+def test_after_a_gap_no_member_is_shown_without_partitions() -> None:
     """Until a complete transition has all assignments again."""
     script = Script().coordinator("coordinator-a:100").created()
     names = ("one", "two")
@@ -107,7 +107,7 @@ def test_after_a_gap_nobody_is_said_to_have_no_partitions() -> None:
         assert lane[2][-1] == 1
 
 
-def test_a_group_that_was_made_anew_has_the_members_of_both_lives() -> None:
+def test_a_recreated_group_shows_the_members_of_both_lives() -> None:
     """It was deleted, and formed again."""
     script = Script().coordinator("coordinator-a:100").created()
     script.start(script.joined(script.member("one"))).wait(100).complete().stabilize({"one": {"orders": [0]}})
@@ -117,7 +117,7 @@ def test_a_group_that_was_made_anew_has_the_members_of_both_lives() -> None:
     assert {name: lane[0] for name, lane in lanes_of(page_of(script.history())).items()} == {"one": "left", "two": ""}
 
 
-def test_members_whose_going_is_not_in_the_log_are_gone_when_the_group_is_made_anew() -> None:
+def test_members_whose_leave_is_not_in_the_log_end_when_the_group_is_recreated() -> None:
     """It is not recorded how they left."""
     script = Script().coordinator("coordinator-a:100").created()
     script.start(script.joined(script.member("one"))).wait(100).complete().stabilize({"one": {"orders": [0]}})
@@ -158,7 +158,7 @@ def test_it_begins_with_what_cost_most() -> None:
     assert len(page.kinds) == 6
 
 
-def test_what_is_kept_while_reading_is_bounded() -> None:
+def test_the_state_kept_while_reading_is_bounded() -> None:
     """10,000 events: the counts include everything that was left out."""
     page = page_of(busy(10_000).history())
     assert (len(page.lanes), page.events >= 10_000, page.left_out) == (20, True, ())

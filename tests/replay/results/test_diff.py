@@ -80,7 +80,7 @@ def test_generations_are_as_of_their_assignments() -> None:
     assert b.instance == "b"
 
 
-def test_nothing_differs_between_a_moment_and_itself() -> None:
+def test_a_time_does_not_differ_from_itself() -> None:
     """All members stay, no partition moves."""
     h = Harness()
     stable(h.static("a"), h.dynamic("b"))
@@ -114,7 +114,7 @@ def test_another_life_and_assignments_of_others() -> None:
     assert other.log == "elsewhere"
 
 
-def test_who_was_made_anew_with_the_group_is_compared_across_its_lives() -> None:
+def test_a_member_recreated_with_the_group_is_compared_across_its_lives() -> None:
     """Another principal of the same instance is reported; so is that seqs refer to the last incarnation."""
     script = Script().created()
     script.start(script.joined(script.member("a"))).complete().stabilize({"a": {"orders": [0]}})
@@ -138,7 +138,7 @@ def test_who_was_made_anew_with_the_group_is_compared_across_its_lives() -> None
     assert (missing.at, missing.lives, missing.generations) == (AtGeneration(9), " of its last life", (1, 1))
 
 
-def test_what_is_missing_before_either_moment_is_said_once() -> None:
+def test_gaps_before_either_time_are_noted_once() -> None:
     """No matter what was in the gap, both sides are shown without it."""
     script = a_night()
     reads = [read for read in script.reads if not (isinstance(read, Happened) and read.event.seq == 3)]

@@ -59,7 +59,7 @@ def digest(url: str, *options: str) -> dict[str, Any]:
     return told
 
 
-def test_what_cost_most_comes_first_and_quiet_groups_are_counted(url: str) -> None:
+def test_the_costliest_groups_come_first_and_quiet_groups_are_counted(url: str) -> None:
     """Those in storms are only shown there."""
     told = digest(url, *SINCE)
     weights = [each["cost"]["partition_ms"] or 0 for each in told["incidents"]]
@@ -77,7 +77,7 @@ def test_processes_of_one_host_that_crash_in_several_groups_are_a_storm(url: str
     assert storm["groups"] == sorted(GROUPS)
 
 
-def test_an_incident_is_that_which_why_tells(url: str) -> None:
+def test_an_incident_matches_that_of_why(url: str) -> None:
     """Also if it crosses the window's edge."""
     since = ["--since", "2026-11-21T02:13:31"]
     told = [each for each in digest(url, *since)["incidents"] if each["group_id"] == "orders"]
@@ -87,7 +87,7 @@ def test_an_incident_is_that_which_why_tells(url: str) -> None:
     assert expected[0]["crosses"] == ["since"]
 
 
-def test_what_comes_after_the_window_ends_no_incident_of_it(url: str) -> None:
+def test_events_after_the_window_end_no_incident_of_it(url: str) -> None:
     """The crash is shown as without an end of the window, except for groups that did not exist yet."""
     until = [*SINCE, "--until", "2026-11-21T02:14:00"]
     told = [each["id"] for each in digest(url, *until)["incidents"] if each["group_id"] == "orders"]
@@ -97,7 +97,7 @@ def test_what_comes_after_the_window_ends_no_incident_of_it(url: str) -> None:
     assert len(expected) > 1
 
 
-def test_it_is_for_a_chat_where_there_is_no_terminal(url: str) -> None:
+def test_piped_output_is_formatted_for_a_chat(url: str) -> None:
     """Markdown, as in the golden file; the table has the same contents."""
     out = run("digest", *SINCE, log=url).stdout
     assert out == run("digest", *SINCE, "--format", "md", log=url).stdout
@@ -105,7 +105,7 @@ def test_it_is_for_a_chat_where_there_is_no_terminal(url: str) -> None:
     assert "1 was quiet" in run("digest", *SINCE, "--format", "table", log=url).stdout
 
 
-def test_the_twenty_that_cost_most_are_told_and_the_others_are_listed_and_counted(
+def test_the_twenty_costliest_are_shown_and_the_others_listed_and_counted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """There are 23 unrelated crashes; each group's start is an incident, too."""
@@ -150,7 +150,7 @@ def test_groups_can_be_chosen(url: str) -> None:
 
 
 @pytest.mark.parametrize("form", ["table", "md"])
-def test_a_time_after_the_history_is_told_with_its_end(url: str, form: str) -> None:
+def test_a_time_after_the_history_is_reported_with_its_end(url: str, form: str) -> None:
     """The result is that nothing happened; with it comes a note that nothing is known about that time."""
     told = run("digest", "--since", "2027-01-01", "--format", form, log=url)
     assert told.exit_code == 0
@@ -161,14 +161,14 @@ def test_a_time_after_the_history_is_told_with_its_end(url: str, form: str) -> N
     assert digest(url, *SINCE)["ended_at"] is None
 
 
-def test_a_time_before_the_history_is_told_with_its_begin(url: str) -> None:
+def test_a_time_before_the_history_is_reported_with_its_beginning(url: str) -> None:
     """Exit code 1, as with the other commands."""
     window = ["--since", "2026-01-01", "--until", "2026-01-02"]
     assert_fails(run("digest", *window, log=url), 1, "no group since 2026-01-01T00", "begins at 2026-11-21T02:00:00")
     assert_fails(run("digest", *window, "--group", "ord*", log=url), 1, "no group that matches 'ord*' since 2026-01-01")
 
 
-def test_a_coordinator_that_was_away_is_one_storm_over_its_groups(tmp_path: Path) -> None:
+def test_a_coordinator_outage_is_one_storm_over_its_groups(tmp_path: Path) -> None:
     """Whatever its members lost; groups of all its partitions are in it."""
     scripts = []
     for group_id in ("g0", "g1", "g2", "g3"):
@@ -183,7 +183,7 @@ def test_a_coordinator_that_was_away_is_one_storm_over_its_groups(tmp_path: Path
     assert "the coordinator was unavailable: 4 groups" in run("digest", *SINCE, log=url).stdout
 
 
-def test_a_coordinator_that_was_away_again_and_again_says_how_often_and_until_when(tmp_path: Path) -> None:
+def test_repeated_coordinator_outages_are_counted_with_the_last_end(tmp_path: Path) -> None:
     """Three times within a minute of each other: one storm, with its end."""
     scripts = []
     for group_id in ("g0", "g1", "g2"):
@@ -303,7 +303,7 @@ def test_of_groups_that_never_rest_a_bounded_part_is_in_memory(monkeypatch: pyte
     assert told_with(100) == told_with(1_000_000)
 
 
-def test_nothing_is_kept_of_the_groups_of_a_partition_that_was_told() -> None:
+def test_nothing_is_kept_of_the_groups_of_a_finished_partition() -> None:
     """Even if the garbage collector has not run, which it rarely does in a command."""
 
     def there() -> int:
@@ -363,7 +363,7 @@ def test_an_outage_is_one_of_all_groups_of_its_partition(tmp_path: Path, own: in
     assert incident["kind"] == "coordinator-change"
 
 
-def test_a_rebalance_that_goes_on_is_one_of_the_window(tmp_path: Path) -> None:
+def test_a_running_rebalance_belongs_to_the_window(tmp_path: Path) -> None:
     """It began before, and nothing happened since: the group waits for a member all the time."""
     told = of_one_partition(1)[0]
     asyncio.run(append(tmp_path, 3, *told.stored_transitions()))

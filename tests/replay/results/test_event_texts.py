@@ -59,7 +59,7 @@ EVENTS = events()
         (MemberAssigned, Cause.STANDBY_CALLED, "orders 3-4, a lost member's: the standby was called"),
     ],
 )
-def test_the_text_says_what_the_cause_makes_of_the_event(event_type: type, cause: Cause, said: str) -> None:
+def test_the_text_names_the_effect_of_the_cause(event_type: type, cause: Cause, said: str) -> None:
     """It has nothing that belongs to another cause."""
     event = EVENTS[event_type]
     told = event_text(msgspec.structs.replace(event, why=msgspec.structs.replace(event.why, cause=cause)))
@@ -74,7 +74,7 @@ def test_the_text_says_what_the_cause_makes_of_the_event(event_type: type, cause
         (GroupState.STABLE, "the join phase began, for up to 3 s (all-joined)"),
     ],
 )
-def test_an_initial_delay_is_no_limit_of_the_join_phase(state: GroupState, said: str) -> None:
+def test_an_initial_delay_is_not_a_limit_of_the_join_phase(state: GroupState, said: str) -> None:
     """Each member that joins in it extends it, up to the rebalance timeout (KIP-134)."""
     event = EVENTS[RebalanceStarted]
     assert isinstance(event, RebalanceStarted)

@@ -41,7 +41,7 @@ def no_file_grows() -> Iterator[None]:
 
 
 @pytest.mark.parametrize("in_memory", [1, 7, 10_000])
-def test_what_is_kept_is_given_back_in_order(monkeypatch: pytest.MonkeyPatch, in_memory: int) -> None:
+def test_kept_records_are_returned_in_order(monkeypatch: pytest.MonkeyPatch, in_memory: int) -> None:
     """Group by group, even if some had to go into the file; the second time there is nothing."""
     monkeypatch.setattr(kept_records, "IN_MEMORY_MAX", in_memory)
     kept, groups = KeptRecords(), records_of(20)
@@ -55,7 +55,7 @@ def test_what_is_kept_is_given_back_in_order(monkeypatch: pytest.MonkeyPatch, in
 
 
 @pytest.mark.parametrize("in_memory", [1, 7, 10_000])
-def test_what_is_dropped_is_not_given_back(monkeypatch: pytest.MonkeyPatch, in_memory: int) -> None:
+def test_dropped_records_are_not_returned(monkeypatch: pytest.MonkeyPatch, in_memory: int) -> None:
     """Except in a block with a record that is kept."""
     monkeypatch.setattr(kept_records, "IN_MEMORY_MAX", in_memory)
     kept, records = KeptRecords(), records_of(20)[0]
@@ -78,7 +78,7 @@ def test_in_memory_there_is_a_bounded_part(monkeypatch: pytest.MonkeyPatch) -> N
     assert [len(list(kept.take(number))) for number in range(GROUPS)] == [30] * GROUPS
 
 
-def test_a_disk_without_room_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_disk_without_space_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     """With its purpose and its place."""
     monkeypatch.setattr(kept_records, "IN_MEMORY_MAX", 1_000)
     kept = KeptRecords()

@@ -88,7 +88,7 @@ def in_markdown(result: Result) -> str:
 
 @pytest.mark.parametrize("shown", [in_a_table, in_markdown])
 @pytest.mark.parametrize(("whole", "field", "value", "sentence"), PARTIAL)
-def test_what_is_not_whole_says_so(
+def test_an_incomplete_result_says_so(
     whole: Result, field: str, value: object, sentence: str, shown: Callable[[Result], str]
 ) -> None:
     """Once; a complete result does not have the note."""
@@ -115,7 +115,7 @@ def member(name: str) -> MemberRef:
     )
 
 
-def test_of_many_moves_the_first_are_told_and_who_sent_no_assignment_is_named() -> None:
+def test_the_first_of_many_moves_are_shown_and_a_missing_assignment_is_named() -> None:
     """The counts include all of them."""
     moves = tuple(
         PartitionMove(

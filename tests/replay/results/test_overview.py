@@ -43,7 +43,7 @@ def test_the_last_incident_is_whole_where_there_is_room() -> None:
     assert "not over" not in narrow
 
 
-def test_an_incident_that_is_not_over_is_said_to_be_going_on() -> None:
+def test_an_unfinished_incident_is_shown_as_running() -> None:
     """The join phase of its rebalance has not ended."""
     script = Script().created()
     script.start(script.joined(script.member("a")))
@@ -62,7 +62,7 @@ def test_a_group_is_as_old_as_the_beginning_of_its_last_incident() -> None:
     assert line.last_at == line.last_incident.started_at
 
 
-def test_of_a_history_that_has_lost_its_beginning_there_were_so_many_rebalances_at_least() -> None:
+def test_a_history_without_its_beginning_had_at_least_this_many_rebalances() -> None:
     """In the table and in Markdown; the other groups have exact numbers."""
     records = a_night().stored_records()
     whole, cut = overview(records), overview(records[12:])
@@ -73,7 +73,7 @@ def test_of_a_history_that_has_lost_its_beginning_there_were_so_many_rebalances_
     assert f" {line.rebalances}+ " in printed(cut, width=140)
 
 
-def test_a_record_that_cannot_be_read_is_no_event_that_is_missing() -> None:
+def test_an_unreadable_record_is_not_a_missing_event() -> None:
     """It explains the missing seq, wherever it is."""
     records = a_night().stored_records()
     broken = broken_value("orders").value
@@ -135,7 +135,7 @@ def test_a_tail_is_bounded_in_bytes_too(monkeypatch: pytest.MonkeyPatch) -> None
 
 
 @pytest.mark.parametrize("until", range(1, len(a_night().transitions) + 1))
-def test_where_those_of_all_groups_are_too_many_the_last_rebalance_is_told_of_few_records(
+def test_if_there_are_too_many_groups_the_last_rebalance_is_found_in_few_records(
     monkeypatch: pytest.MonkeyPatch, until: int
 ) -> None:
     """Its start, cause and outcome are shown as if all records were kept, at each time of a night."""
@@ -151,7 +151,7 @@ def test_where_those_of_all_groups_are_too_many_the_last_rebalance_is_told_of_fe
 @pytest.mark.parametrize(
     ("limit", "at_most", "in_records"), [("TAILS_MAX", 1, 1), ("TAILS_MAX", 50, 50), ("TAILS_BYTES", 1, 1)]
 )
-def test_what_happens_within_a_rebalance_is_not_kept_then(
+def test_events_within_a_rebalance_are_not_kept_then(
     monkeypatch: pytest.MonkeyPatch, limit: str, at_most: int, in_records: int
 ) -> None:
     """The ends of its transitions are; the limit is for all kept records, not only for the latest."""

@@ -91,7 +91,7 @@ def test_a_time_of_day_is_the_last_one_that_is_over() -> None:
     assert read_at("03:00", now_ms=three + DAY_MS - 1) == AtTime(three)
 
 
-def test_the_moment_that_was_asked_for_is_told() -> None:
+def test_the_requested_time_is_shown() -> None:
     """Beside that of the last event until then."""
     state = state_at(NIGHT, AtTime(BEGIN_MS + 3_600_000))
     assert state is not None

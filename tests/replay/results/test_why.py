@@ -70,7 +70,7 @@ def begins(incidents: list[dict[str, Any]]) -> list[str]:
     ("form", "name"),
     [(Format.TABLE, "why.txt"), (Format.JSON, "why.json"), (Format.JSONL, "why.jsonl"), (Format.MD, "why.md")],
 )
-def test_a_night_is_told_as_it_was_in_every_format(form: Format, name: str) -> None:
+def test_a_night_matches_its_golden_in_every_format(form: Format, name: str) -> None:
     """All incidents of the story are printed exactly as in the golden file."""
     assert_golden(name, printed_incidents(NIGHT, form))
 
@@ -118,7 +118,7 @@ def test_a_generation_is_that_of_its_incident_with_the_rebalance_whole(url: str)
     assert "aiokafka-0.14-00000007… : orders 4-7" in out.replace("-> aiokafka", "aiokafka").replace("…:", "… :")
 
 
-def test_a_moment_is_that_of_the_incidents_that_span_it(url: str) -> None:
+def test_a_time_selects_the_incidents_that_span_it(url: str) -> None:
     """A time or a seq; between two incidents both are shown, with a note."""
     (crash,) = told(url, "--at", "2026-11-21T02:13:31.000Z")
     assert crash["kind"] == "crash"
@@ -135,7 +135,7 @@ def test_a_moment_is_that_of_the_incidents_that_span_it(url: str) -> None:
     assert_fails(run("why", "orders", "--at", "900", "--seq", log=url), 1, "has no events of orders at seq 900")
 
 
-def test_an_incident_that_crosses_the_edge_of_a_window_is_whole_and_says_so(url: str) -> None:
+def test_an_incident_that_crosses_the_edge_of_a_window_is_whole_and_marked(url: str) -> None:
     """Without a window there is no note; a seq is an edge, too."""
     every = told(url)
     (crash,) = (each for each in every if each["kind"] == "crash")
@@ -152,7 +152,7 @@ def test_an_incident_that_crosses_the_edge_of_a_window_is_whole_and_says_so(url:
     assert all(each["crosses"] == [] for each in every)
 
 
-def test_a_window_tells_of_a_takeover_as_the_whole_history_does(tmp_path: Path) -> None:
+def test_a_window_shows_a_takeover_like_the_whole_history(tmp_path: Path) -> None:
     """The log has the former owner, and the settings of the current one, before the window."""
     story = script("orders").coordinator("a:1").created()
     story.start(story.joined(story.member("x"))).complete(cause=Cause.INITIAL_DELAY_ELAPSED)
@@ -170,7 +170,7 @@ def test_a_window_tells_of_a_takeover_as_the_whole_history_does(tmp_path: Path) 
         ]
 
 
-def test_a_time_without_an_incident_is_no_error(url: str) -> None:
+def test_a_time_without_an_incident_is_not_an_error(url: str) -> None:
     """The history covers it, and nothing happened."""
     result = run("why", "orders", "--since", "2026-11-21T02:20", "--until", "2026-11-21T02:40", log=url)
     assert (result.exit_code, result.stdout) == (
@@ -201,7 +201,7 @@ def test_the_page_of_kinds_is_named() -> None:
     assert "docs/incidents.md" in " ".join(run("why", "--help").stdout.split())
 
 
-def test_of_a_list_the_newest_is_told_whole_and_the_others_in_brief() -> None:
+def test_the_newest_of_a_list_is_shown_in_full_and_the_others_in_brief() -> None:
     """If all were as long as the first one, it would hide how many there are."""
 
     class Stream(IncidentStream):
@@ -225,7 +225,7 @@ def test_of_a_list_the_newest_is_told_whole_and_the_others_in_brief() -> None:
         assert stream.details == [Detail.WHOLE, others, others]
 
 
-def test_an_incident_within_another_says_so_and_what_is_too_much_is_counted() -> None:
+def test_nested_incidents_are_marked_and_the_excess_is_counted() -> None:
     """A crash in a deployment: its kind and number; a terminal shows some sentences and rebalances, not all."""
     fleet = Fleet(12)
     for number in range(1, 9):
@@ -246,7 +246,7 @@ def test_an_incident_within_another_says_so_and_what_is_too_much_is_counted() ->
     assert "--format json" not in whole.getvalue()
 
 
-def test_many_rebalances_events_and_culprits_are_told_as_such() -> None:
+def test_many_rebalances_events_and_culprits_are_marked_as_many() -> None:
     """The range of generations, as long as none is missing in between; each culprit has its name in a row."""
     fleet = Fleet(12)
     for number in range(1, 9):
@@ -283,7 +283,7 @@ def test_many_rebalances_events_and_culprits_are_told_as_such() -> None:
         (NewestIncidents(2), [], ["The log has no incident of orders."]),
     ],
 )
-def test_how_many_incidents_are_older_than_those_that_are_shown_is_said(
+def test_the_number_of_older_incidents_is_reported(
     choice: IncidentChoice, of: Sequence[Incident], noted: list[str]
 ) -> None:
     """Below them; also if there are none."""
@@ -335,7 +335,7 @@ def test_an_incident_is_as_new_as_its_newest_rebalance(at_most: int) -> None:
     assert newest in told[0].rebalances
 
 
-def test_the_nearest_incident_after_a_moment_is_that_which_begins_first() -> None:
+def test_the_nearest_incident_after_a_time_is_the_first_to_begin() -> None:
     """Even if it counts as newer than another one, since it ends later."""
     fleet = crash_in_a_deployment()
     fold = WhyFold(GROUP_ID, at=AtTime(fleet.began_ms - 60_000))

@@ -81,7 +81,7 @@ def test_a_time_of_day_may_have_its_own_zone(text: str, behind_ms: int, zone: tz
     assert read(text, zone) == NOW_MS - behind_ms
 
 
-def test_a_time_is_read_as_it_is_told() -> None:
+def test_a_printed_time_is_parsed() -> None:
     """A time copied from an output has its zone after a blank."""
     assert read("2026-11-21 02:59:58.250 UTC", BERLIN) == NOW_MS - 1_750
     assert read("2026-11-21 03:59:58.250 UTC+01:00") == NOW_MS - 1_750
@@ -89,7 +89,7 @@ def test_a_time_is_read_as_it_is_told() -> None:
         assert read(nonsense) is None
 
 
-def test_a_zone_that_is_that_of_utc_is_told_as_utc() -> None:
+def test_a_zone_equal_to_utc_is_shown_as_utc() -> None:
     """A machine in UTC calls its zone 'Etc/UTC'; in London it is winter."""
     for name in ("Etc/UTC", "Europe/London"):
         assert zone_of(in_zone(instant(NOW_MS), ZoneInfo(name))) == "UTC"
@@ -113,7 +113,7 @@ def test_an_hour_that_is_there_twice_or_not_at_all_is_refused(time: str, reading
 
 
 @given(st.integers(0, 4_102_444_800_000), ZONES)
-def test_what_is_told_in_a_zone_is_read_back(wall_ms: int, name: str) -> None:
+def test_times_printed_in_a_zone_are_parsed_back(wall_ms: int, name: str) -> None:
     """Across daylight saving time, half hours and the day that Samoa skipped."""
     told = in_zone(instant(wall_ms), zone_named(name))
     assert wall_ms_of(told) == wall_ms
@@ -147,13 +147,13 @@ def test_the_zone_of_this_machine(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("name", ["Europe/Nowhere", "", "../etc/passwd", "Europe", "a\0b"])
-def test_what_is_no_zone_is_refused(name: str) -> None:
+def test_invalid_zones_are_refused(name: str) -> None:
     """Whatever the database makes of it."""
     with pytest.raises(UnknownZone):
         zone_named(name)
 
 
-def test_results_are_told_in_a_zone() -> None:
+def test_results_are_shown_in_a_zone() -> None:
     """Every instant, at any depth, and nothing else: a client may have any name."""
     history = a_night().history()
     incident = next(each for each in incidents(history) if each.rebalances)
@@ -212,7 +212,7 @@ def test_results_are_told_in_a_zone() -> None:
         ),
     ],
 )
-def test_the_times_of_a_sentence_are_told_in_a_zone(sentence: str, told: str) -> None:
+def test_the_times_of_a_sentence_are_shown_in_a_zone(sentence: str, told: str) -> None:
     """With its day, and its offset if the clocks change between two times; in UTC it stays as it is."""
     assert sentence_in_zone(sentence, BERLIN) == told
     assert sentence_in_zone(sentence, UTC) == sentence
@@ -221,12 +221,12 @@ def test_the_times_of_a_sentence_are_told_in_a_zone(sentence: str, told: str) ->
 @pytest.mark.parametrize(
     "quoted", ["'2026-11-23 07:01:14 UTC' left", 'the client says: "since 2026-11-23 07:01:14 UTC"']
 )
-def test_what_is_quoted_in_a_sentence_is_a_client_s(quoted: str) -> None:
+def test_quotes_in_a_sentence_are_a_clients(quoted: str) -> None:
     """It is left unchanged."""
     assert sentence_in_zone(quoted, BERLIN) == quoted
 
 
-def test_an_incident_s_sentences_are_told_in_a_zone_and_its_names_are_not() -> None:
+def test_the_sentences_of_an_incident_are_shown_in_a_zone_and_its_names_unchanged() -> None:
     """The headline, and each statement."""
     statement = Statement(text="at 2026-11-23 07:01:14 UTC", grade=Grade.RECORDED)
     told = told_in(statement, BERLIN)

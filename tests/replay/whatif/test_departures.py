@@ -7,7 +7,7 @@ from muster.replay.whatif.facts import Fact
 from tests.replay.histories import Script
 
 
-def test_a_member_is_silent_from_the_moment_after_it_was_last_seen() -> None:
+def test_a_member_is_silent_from_just_after_it_was_last_seen() -> None:
     """Not at that time itself: its last request may be the one that is played. It is yielded once."""
     script = Script().created()
     script.start(script.joined(script.member("a"))).complete().stabilize({"a": {"orders": [0]}})

@@ -38,7 +38,7 @@ def without_its_coordinator(history: History) -> History:
         ({"scale_up_delay_ms": DAY_MS + 1}, f"members.expansion.delay.ms={DAY_MS + 1} would be refused: give 0 to"),
     ],
 )
-def test_what_nobody_accepts_is_refused_without_a_coordinator(refused: dict[str, Any], text: str) -> None:
+def test_values_that_no_coordinator_accepts_are_refused_without_one(refused: dict[str, Any], text: str) -> None:
     """Before any of the history is read."""
     with pytest.raises(SettingRefused, match=text):
         what_if(without_its_coordinator(history_of(LIVED)), Alterations(**refused))
@@ -63,7 +63,7 @@ def verdicts_of_all(result: WhatIf) -> list[Verdict]:
 
 
 @pytest.mark.parametrize("rebalance_ms", [50, 300])
-def test_members_that_nobody_waits_for_do_not_go_round_for_ever(rebalance_ms: int) -> None:
+def test_members_that_are_not_awaited_do_not_loop_forever(rebalance_ms: int) -> None:
     """Each is dropped, comes back, and makes the next one too late: the play is aborted, with the reason."""
     lived = live([(5, "start", "g")], Settings(is_static=False), until_s=90, begins="abcdef")
     result = what_if(history_of(lived), Alterations(rebalance_timeout_ms=rebalance_ms))
@@ -82,7 +82,7 @@ def test_short_sessions_cost_no_more_than_long_ones(monkeypatch: pytest.MonkeyPa
 
 
 @pytest.mark.parametrize("most", [1, 5, 10, 20, 40])
-def test_each_rebalance_has_a_verdict_where_plays_are_given_up(most: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_each_rebalance_has_a_verdict_if_plays_are_abandoned(most: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Including the one during which its play was aborted; none is delayed by one without a verdict."""
     monkeypatch.setattr(play, "DECISIONS_MAX", most)
     result = what_if(history_of(LIVED), Alterations(session_timeout_ms=60_000))

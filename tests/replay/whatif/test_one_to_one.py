@@ -40,7 +40,7 @@ def test_a_process_that_comes_back_and_dies_makes_one_rebalance_less_with_an_ins
     assert (result.would, len(result.additional)) == (started(really), 0)
 
 
-def test_what_would_be_a_part_of_another_one_names_the_one_that_runs() -> None:
+def test_a_rebalance_that_would_be_part_of_a_running_one_names_it() -> None:
     """The first one was over long before; in the second one all wait for the session of a dead member."""
     script: list[Deed] = [(5, "start", "d"), (20, "crash", "b"), (22, "start", "e"), (40, "start", "f")]
     lived = live(script, DYNAMIC, until_s=120)
@@ -67,7 +67,7 @@ def test_a_rebalance_that_its_first_cause_would_not_have_started_names_another(b
 
 
 @pytest.mark.parametrize("is_lost", [True, False])
-def test_a_member_that_came_is_not_one_that_was_lost(is_lost: bool) -> None:
+def test_a_member_that_joined_is_not_a_lost_one(is_lost: bool) -> None:
     """The same holds for a rebalance with another cause: a loss, or something that a member did."""
     script = Script().created()
     member = script.member("a")

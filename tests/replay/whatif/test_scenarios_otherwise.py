@@ -13,6 +13,6 @@ def test_each_scenario_has_its_line() -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_what_would_have_been_of_a_scenario_is_told_as_it_was(name: str) -> None:
+def test_the_alternative_outcome_of_a_scenario_matches_its_checksum(name: str) -> None:
     """The verdicts and their reasons, the repeated decisions, and the state at the end."""
     assert line(name) in LINES

@@ -36,7 +36,7 @@ def partition_ms_in(cost: Standstill) -> int:
     return cost.partition_ms
 
 
-def test_fewer_rebalances_may_stand_still_for_longer() -> None:
+def test_fewer_rebalances_may_stop_partitions_for_longer() -> None:
     """All wait for a dead member's session of 60 s; lived with that setting, they wait as long."""
     history = history_of(live(A_CRASH_AND_A_JOIN, DYNAMIC, until_s=120))
     really = history_of(live(A_CRASH_AND_A_JOIN, Settings(is_static=False, session_timeout_ms=60_000), until_s=120))
@@ -49,7 +49,7 @@ def test_fewer_rebalances_may_stand_still_for_longer() -> None:
     assert result.advice.startswith("keep the recorded settings: with these it would have cost more (")
 
 
-def test_a_recorded_rebalance_costs_what_its_incident_says() -> None:
+def test_a_recorded_rebalance_costs_the_same_as_its_incident() -> None:
     """The control measures the same partitions for the same time, and before it those of the dead member.
 
     In the group's first rebalance it measures the partitions that are assigned then.
@@ -125,7 +125,7 @@ def test_nothing_costs_anything_after_the_end_of_the_log() -> None:
     assert (last.is_cost_final, last.played) == (False, None)
 
 
-def test_what_is_not_over_when_the_log_ends_is_in_neither_sum() -> None:
+def test_a_rebalance_unfinished_at_the_end_of_the_log_is_in_neither_sum() -> None:
     """Recorded or played: it seemed cheaper only because nothing is measured after the end of the log."""
     whole = history_of(live([(5, "start", "d"), (15, "start", "e")], DYNAMIC, until_s=90))
     begins = [
@@ -147,7 +147,7 @@ def test_what_is_not_over_when_the_log_ends_is_in_neither_sum() -> None:
         assert "cost more" not in result.advice
 
 
-def test_a_longer_initial_delay_costs_the_partitions_that_nobody_consumes() -> None:
+def test_a_longer_initial_delay_costs_the_unconsumed_partitions() -> None:
     """Also in a group's first generation, before which no number of partitions is known."""
     lived = Settings(initial_rebalance_delay_ms=1_000)
     history = history_of(live([(0, "start", "a"), (50, "start", "b")], lived, until_s=60, begins=""))
@@ -158,7 +158,7 @@ def test_a_longer_initial_delay_costs_the_partitions_that_nobody_consumes() -> N
     assert result.advice.startswith("keep the recorded settings")
 
 
-def test_one_unit_that_rises_while_the_other_falls_is_no_advice() -> None:
+def test_one_unit_that_rises_while_the_other_falls_is_not_advice() -> None:
     shorter, longer = (
         Standstill(not_stable_ms=4_200, partition_ms=72_200),
         Standstill(not_stable_ms=8_100, partition_ms=36_100),
@@ -173,7 +173,7 @@ def test_one_unit_that_rises_while_the_other_falls_is_no_advice() -> None:
     )
 
 
-def test_a_group_without_a_member_costs_until_somebody_comes() -> None:
+def test_a_group_without_members_costs_until_the_next_join() -> None:
     """And the same, however late its last member is removed: its silence and the empty time do not overlap."""
     script: list[Deed] = [(5, "crash", "a"), (150, "start", "e")]
     for session_timeout_ms in (6_000, 20_000, 60_000):
@@ -213,7 +213,7 @@ def test_a_process_that_comes_back_before_its_former_id_is_gone_was_restarted() 
     assert result.advice.startswith("keep the recorded settings")
 
 
-def test_of_what_cannot_be_told_the_cost_is_not_known() -> None:
+def test_an_undecidable_rebalance_has_an_unknown_cost() -> None:
     """It is in neither sum; its recorded cost is reported separately, and the comparison is not worded as advice."""
     history = history_of(live([(5, "crash", "b")], Settings(), until_s=60))
     result = what_if(history, Alterations(session_timeout_ms=1_000_000))
@@ -225,7 +225,7 @@ def test_of_what_cannot_be_told_the_cost_is_not_known() -> None:
     assert partition_ms_in(result.undecided) > 0
 
 
-def test_a_comparison_that_leaves_rebalances_out_is_no_advice() -> None:
+def test_a_comparison_that_leaves_rebalances_out_is_not_advice() -> None:
     """They might reverse it: the text has their number, and does not advise to keep or change a setting."""
     less, more = (Standstill(not_stable_ms=0, partition_ms=ms) for ms in (37_000, 667_000))
     assert advice(less, more, 2).startswith("2 rebalances cannot be decided; the others would have cost more")
@@ -233,7 +233,7 @@ def test_a_comparison_that_leaves_rebalances_out_is_no_advice() -> None:
     assert advice(less, less, 1) == ""
 
 
-def test_a_part_of_what_cannot_be_told_cannot_be_told() -> None:
+def test_a_part_of_an_undecidable_rebalance_is_undecidable() -> None:
     """The sums would otherwise count one as saved, and not the other, which it would have prolonged."""
     history = history_of(live(RESTARTS, DYNAMIC, until_s=120))
     result = what_if(history, Alterations(session_timeout_ms=60_000))

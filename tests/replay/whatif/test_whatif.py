@@ -84,7 +84,7 @@ def test_a_restart_within_a_longer_session_makes_no_rebalance() -> None:
     assert result.additional == ()
 
 
-def test_what_is_decided_is_told_while_more_is_read() -> None:
+def test_verdicts_are_reported_while_more_is_read() -> None:
     """At twice the longest session after the end of its rebalance, however long the history is."""
     history = history_of(live([(5, "start", "d"), (200, "start", "e"), (400, "start", "f")], STATIC, until_s=420))
     fold = WhatIfFold(history.group_id, Alterations(session_timeout_ms=45_000))
@@ -120,7 +120,7 @@ def test_a_deployment_of_static_members() -> None:
     assert {each.grade for each in result.rebalances[1:]} == {Grade.INFERRED}
 
 
-def test_processes_that_cannot_be_told_apart() -> None:
+def test_indistinguishable_processes() -> None:
     """All have one client id and host, so it is not known which process would have had which instance id."""
     h = live(A_DEPLOYMENT, DYNAMIC, until_s=90)
     history = history_of(h)
@@ -171,7 +171,7 @@ def test_a_group_that_forms_without_an_initial_delay() -> None:
     assert really == 2
 
 
-def test_a_dynamic_member_that_came_back_after_its_session() -> None:
+def test_a_dynamic_member_that_returned_after_its_session() -> None:
     """It was restarted or only silent: with a longer session it may have kept its place.
 
     Its loss causes no rebalance either way.
@@ -207,7 +207,7 @@ def test_a_member_that_loses_its_place_again_and_again_keeps_it() -> None:
     assert really == 3
 
 
-def test_a_member_that_was_heard_again_and_did_not_join_again() -> None:
+def test_a_member_that_was_heard_again_and_did_not_rejoin() -> None:
     """It was alive, but it is not known how long it would have kept its place."""
     script: list[Deed] = [(5, "stall", "b"), (25, "beat", "b"), (26, "crash", "b"), (30, "start", "d")]
     result, _ = told(script, DYNAMIC, with_settings(DYNAMIC, session_timeout_ms=60_000), until_s=150)
@@ -230,7 +230,7 @@ def test_a_member_that_comes_back_on_its_connection_had_not_died(came_on: int, v
     assert reason in result.rebalances[2].reason
 
 
-def test_a_connection_of_several_members_tells_no_processes_apart() -> None:
+def test_a_connection_of_several_members_distinguishes_no_processes() -> None:
     """Such as a proxy's."""
     lost = LastConnection(connection_id=7, received_ms=0)
     history = connected(history_of(live(A_RESTART, DYNAMIC, until_s=90)), lost, 7, others=7)
@@ -312,7 +312,7 @@ def test_a_member_that_dies_in_a_join_phase_is_missed_when_its_session_has_ended
         ),
     ],
 )
-def test_of_a_member_that_died_while_its_join_waited_the_log_does_not_tell_when(script: list[Deed], seq: int) -> None:
+def test_the_death_of_a_member_with_a_parked_join_has_an_unknown_time(script: list[Deed], seq: int) -> None:
     """It sends no heartbeats then. Really lived, it rejoins before it dies, and gets removed in its own rebalance."""
     result, really = told(script, DYNAMIC, with_settings(DYNAMIC, session_timeout_ms=45_000), until_s=120)
     assert [(each.seq, each.reason) for each in result.rebalances if each.verdict is CANNOT_TELL] == [
@@ -321,7 +321,7 @@ def test_of_a_member_that_died_while_its_join_waited_the_log_does_not_tell_when(
     assert (really, result.would + result.cannot_tell) == (3, 3)
 
 
-def test_what_waits_for_a_member_of_unknown_fate_costs_nobody_knows_how_much() -> None:
+def test_waiting_for_a_member_of_unknown_fate_has_an_unknown_cost() -> None:
     """It would have happened; how long it would have lasted depends on that member. So it is in neither sum."""
     script: list[Deed] = [
         (12, "stall", "c"),
@@ -360,7 +360,7 @@ def test_a_static_member_that_comes_back_at_the_end_of_its_session_is_not_decide
     assert result.would < really <= result.would + result.cannot_tell
 
 
-def test_a_dropped_member_that_came_back_anew_would_have_come_back_to_its_place() -> None:
+def test_a_dropped_member_that_returned_as_a_new_one_would_have_kept_its_place() -> None:
     """Real clients: three leaders were dropped while they assigned, after 10 s, and rejoined as new members."""
     history = history_in(DATA / "slow-leader-timeout.jsonl", "slow-leader-timeout")
     result = what_if(history, Alterations(rebalance_timeout_ms=60_000))
@@ -377,7 +377,7 @@ def test_a_dropped_member_that_came_back_anew_would_have_come_back_to_its_place(
         (10_000, 60_000, WOULD),  # as long as its session, as in aiokafka: the time between polls is not recorded
     ],
 )
-def test_a_member_that_left_and_came_back_may_have_polled_too_late(
+def test_a_member_that_left_and_returned_may_have_polled_too_late(
     interval_ms: int, longer_ms: int | None, verdict: Verdict
 ) -> None:
     """With a longer max.poll.interval.ms it may have stayed; its first join and the others' have nothing to do with
@@ -400,7 +400,7 @@ def test_a_member_that_left_and_came_back_may_have_polled_too_late(
         (40_000, "consumer poll timeout has expired.", CANNOT_TELL),
     ],
 )
-def test_a_client_that_says_why_it_left_is_believed(interval_ms: int, reason: str, verdict: Verdict) -> None:
+def test_a_client_that_gives_a_leave_reason_is_believed(interval_ms: int, reason: str, verdict: Verdict) -> None:
     """However long it was there."""
     lived = with_settings(DYNAMIC, rebalance_timeout_ms=interval_ms)
     history = history_of(live([(30, "stop", "c"), (45, "start", "c")], lived, until_s=80))
@@ -438,7 +438,7 @@ def test_shorter_sessions_only_as_far_as_silences_are_recorded() -> None:
     assert borne.additional == ()
 
 
-def test_time_in_the_join_phase_is_no_silence() -> None:
+def test_time_in_the_join_phase_is_not_silence() -> None:
     """A request that is parked for 40 s would end no session of 10 s."""
     lived = with_settings(STATIC, session_timeout_ms=45_000)
     script: list[Deed] = [(5, "crash", "b"), (7, "start", "d")]
@@ -446,7 +446,7 @@ def test_time_in_the_join_phase_is_no_silence() -> None:
     assert WOULD not in [each.verdict for each in result.additional]
 
 
-def test_behind_a_gap_nobody_can_tell() -> None:
+def test_after_a_gap_the_outcome_is_unknown() -> None:
     """Until the group is created again."""
     history = history_of(live(A_RESTART, STATIC, until_s=60))
     gap = next(i for i, item in enumerate(history.items) if isinstance(item, Happened) and item.event.seq == 6)
@@ -518,12 +518,12 @@ def differences(stories: Iterable[tuple[list[Deed], dict[str, int]]]) -> list[in
         ([(10, "start", "d"), (11, "crash", "d"), (11, "takeover", "")], {"session_timeout_ms": 45_000}),
     ],
 )
-def test_stories_that_were_told_wrong_once(script: list[Deed], other: dict[str, int]) -> None:
+def test_stories_that_were_once_reported_wrongly(script: list[Deed], other: dict[str, int]) -> None:
     """Each had one rebalance too many or too few."""
     assert differences([(script, other)]) in ([0], [])
 
 
-def test_what_would_have_happened_is_what_happens() -> None:
+def test_the_predicted_outcome_matches_the_real_one() -> None:
     """Random stories, played with other settings, have as many rebalances as they really have with them.
 
     Of some thousand, a few are off by one (docs/replay.md), such as `[(1, "start", "d"), (1, "crash", "c"),
@@ -534,7 +534,7 @@ def test_what_would_have_happened_is_what_happens() -> None:
     assert found == [0] * len(found)
 
 
-def test_what_would_have_happened_across_takeovers_is_what_happens() -> None:
+def test_the_predicted_outcome_across_takeovers_matches_the_real_one() -> None:
     """Sessions and phases restart then, in the play as in reality; members that waited in a phase ask again.
 
     A few are off by one (4 of 302 decided): whether a member asked again after the takeover is not recorded.
@@ -558,7 +558,7 @@ def test_a_takeover_long_after_a_rebalance_changes_nothing_about_it(second: int)
     assert verdicts(result) == [WOULD, WOULD_NOT, WOULD_NOT]
 
 
-def test_what_a_former_owner_still_did_is_not_known_without_a_sign_of_it() -> None:
+def test_later_actions_of_a_former_owner_are_unknown_without_a_sign() -> None:
     """A session ended before its successor was ready: it is not known who was alive then, nor what followed."""
     lived = live([(5, "crash", "b"), (38, "takeover", ""), (39, "start", "b")], STATIC, until_s=90)
     result = what_if(history_lived(lived, is_seen=False), Alterations(session_timeout_ms=30_000))
@@ -592,7 +592,7 @@ def test_settings_that_are_no_numbers_are_not_known() -> None:
     assert len(what_if(odd, Alterations(session_timeout_ms=45_000)).rebalances) == 3
 
 
-def test_time_in_which_the_coordinator_stood_still_is_no_silence() -> None:
+def test_time_during_a_coordinator_pause_is_not_silence() -> None:
     """No session ended in it: of 20 s of silence, 12 s may have been the coordinator's pause."""
     script = Script().created()
     script.start(script.joined(script.member("a"))).complete().stabilize({"a": {"orders": [0]}})
@@ -606,7 +606,7 @@ def test_time_in_which_the_coordinator_stood_still_is_no_silence() -> None:
 
 
 @pytest.mark.parametrize("meanwhile", ["a pause", "a takeover"])
-def test_a_join_stays_parked_while_the_coordinator_stands_still_or_changes(meanwhile: str) -> None:
+def test_a_join_stays_parked_while_the_coordinator_pauses_or_changes(meanwhile: str) -> None:
     """The client waits for its answer, so its silence until the end of the join phase ends no session."""
     script = Script().created()
     script.start(script.joined(script.member("a"))).complete().stabilize({"a": {"orders": [0]}})
@@ -620,7 +620,7 @@ def test_a_join_stays_parked_while_the_coordinator_stands_still_or_changes(meanw
     assert told.reason.endswith("for 20.0 s of it no session could end here")
 
 
-def test_what_the_control_does_not_reproduce_cannot_be_told() -> None:
+def test_rebalances_not_reproduced_by_the_control_are_undecidable() -> None:
     """Something mattered that is not in the log."""
     for begins_later_ms, verdict in ((None, CANNOT_TELL), (60_000, CANNOT_TELL), (0, WOULD_NOT)):
         script = Script().created()
@@ -643,7 +643,7 @@ def test_what_the_control_does_not_reproduce_cannot_be_told() -> None:
         assert (told.verdict, NOT_REPRODUCED in told.reason) == (verdict, verdict is CANNOT_TELL)
 
 
-def test_a_rebalance_is_told_when_it_is_over_and_the_control_has_been_played() -> None:
+def test_a_rebalance_is_reported_after_its_end_and_after_the_control() -> None:
     """Whichever of the two comes first."""
     for control_first in (False, True):
         script = Script().created()
@@ -669,7 +669,7 @@ def test_a_rebalance_is_told_when_it_is_over_and_the_control_has_been_played() -
         assert (told.verdict, told.duration_ms is not None) == (WOULD, True)
 
 
-def test_times_are_told_as_if_the_clock_had_never_jumped() -> None:
+def test_times_are_reported_as_if_the_clock_had_never_jumped() -> None:
     """The coordinator's clock was a day ahead for a part of the log: `whatif` corrects it as `why` does."""
     history = history_in(DATA / "clock-ahead-orders.jsonl", "orders")
     result = what_if(history, Alterations(is_static=True))

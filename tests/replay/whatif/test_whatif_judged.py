@@ -62,7 +62,9 @@ def started(case: Case) -> int:
 
 @pytest.mark.parametrize("other", OTHERS, ids=lambda other: str(other.told))
 @pytest.mark.parametrize("seed", SEEDS)
-def test_what_would_not_have_happened_does_not(seed: int, other: Alterations, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rebalances_predicted_not_to_happen_do_not(
+    seed: int, other: Alterations, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """In reality there are no more rebalances than those reported, and those that cannot be determined."""
     result = what_if(lived(seed, monkeypatch).history, other)
     really = started(lived(seed, monkeypatch, other))

@@ -41,7 +41,7 @@ def are_shared(script: Script, member: Member) -> bool:
     ("cause", "silent_ms", "shared"),
     [(Cause.MEMBER_LEFT, 20 * S, True), (Cause.SESSION_EXPIRED, 20 * S, False), (Cause.SESSION_EXPIRED, 5 * S, True)],
 )
-def test_a_member_was_there_until_it_left_or_was_last_heard_from(cause: Cause, silent_ms: int, shared: bool) -> None:
+def test_a_member_was_present_until_it_left_or_was_last_heard(cause: Cause, silent_ms: int, shared: bool) -> None:
     """Another one joined ten seconds before its end."""
     script = Script().created()
     first, second = process(script), process(script)
@@ -121,7 +121,7 @@ def test_only_the_first_of_those_that_were_not_recorded_is_known(
     assert (told.verdict, told.grade) == (verdict, grade)
 
 
-def test_a_member_that_would_have_been_dropped_comes_back_and_nobody_can_tell_when() -> None:
+def test_a_member_that_would_have_been_dropped_returns_at_an_unknown_time() -> None:
     """It took 30 s of 60 s to rejoin; with 20 s it is not in that generation."""
     fleet = Fleet(4)
     fleet[2].slow_ms = 30 * S
@@ -133,7 +133,7 @@ def test_a_member_that_would_have_been_dropped_comes_back_and_nobody_can_tell_wh
     assert more.reason.startswith("a member that would have been dropped for being late would have come back")
 
 
-def test_a_rebalance_is_told_as_it_was_recorded() -> None:
+def test_a_rebalance_is_reported_as_recorded() -> None:
     """A crash; and if the log ends during its rebalance, that it is still running."""
     history = history_of(live([(5, "crash", "b")], Settings(), until_s=60))
     whole = what_if(history, Alterations()).rebalances[1].headline

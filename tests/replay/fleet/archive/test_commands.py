@@ -52,12 +52,12 @@ def test_from_a_log_to_an_archive_and_back(tmp_path: Path) -> None:
     assert gone.stdout == "0 records in 0 segments (0 KB) removed for good\n"
 
 
-def test_auto_says_which_engine_it_takes(tmp_path: Path) -> None:
+def test_auto_names_the_chosen_engine(tmp_path: Path) -> None:
     answer = fleet("archive", "--log", written(tmp_path), "--to", str(tmp_path / "a"))
     assert answer.stdout.endswith("s, local engine (the log is a file)\n")
 
 
-def test_damage_is_told_and_is_the_exit_code(tmp_path: Path) -> None:
+def test_damage_is_reported_and_sets_the_exit_code(tmp_path: Path) -> None:
     """Also in JSON."""
     fleet("archive", "--log", written(tmp_path), "--to", str(tmp_path / "a"))
     next((tmp_path / "a").glob("day=*/*/*")).write_bytes(b"")
@@ -84,7 +84,7 @@ def test_damage_is_told_and_is_the_exit_code(tmp_path: Path) -> None:
     ],
     ids=lambda args: printable(" ".join(args)),
 )
-def test_what_cannot_be_done_is_one_line(
+def test_an_impossible_request_is_one_line(
     args: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Exit code 2, and nothing is written; a name's control characters do not affect a terminal."""
@@ -103,7 +103,7 @@ def test_once_and_every_exclude_each_other(tmp_path: Path) -> None:
         assert "should be a number with a unit" in answer or "should be from 1ms to 366d" in answer
 
 
-def test_with_every_it_goes_on_and_waits_for_a_full_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_with_every_it_continues_and_waits_for_a_full_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Records that were appended meanwhile come in the next step; a step without new records prints nothing.
 
     It waits for another writer, too.
@@ -149,7 +149,7 @@ def test_with_every_it_ends_on_sigterm(tmp_path: Path, monkeypatch: pytest.Monke
     assert signal.getsignal(signal.SIGTERM) == before
 
 
-def test_with_every_a_log_that_is_away_or_missing_at_the_start_is_waited_for(
+def test_with_every_a_log_unavailable_or_missing_at_the_start_is_awaited(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Also if `auto` has to find out how much there is."""
@@ -175,9 +175,7 @@ def test_with_every_a_log_that_is_away_or_missing_at_the_start_is_waited_for(
     assert (tmp_path / "a" / "manifests").is_dir()
 
 
-def test_what_cannot_be_read_of_the_log_is_said_and_is_the_exit_code(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_unreadable_records_are_reported_and_set_the_exit_code(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """With --every it continues, and reports it once."""
     broken = ArchivedRun(
         records=0, segments=0, bytes=0, next_offsets={}, damage=("events, partition 0, offset 6: broken",)

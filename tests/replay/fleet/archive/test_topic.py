@@ -58,7 +58,7 @@ async def test_an_archive_has_the_topic_byte_by_byte(kafka_broker: Broker, tmp_p
     await log.close()
 
 
-async def test_a_strangers_transactions_hold_nothing_up(kafka_broker: Broker, tmp_path: Path) -> None:
+async def test_foreign_transactions_do_not_block_reading(kafka_broker: Broker, tmp_path: Path) -> None:
     """Open, aborted and committed ones are archived as they come; their end markers take an offset without a record."""
     topic = new_topic_name()
     log = KafkaEventLog([kafka_broker.bootstrap], topic, partitions=1)
@@ -90,7 +90,7 @@ async def test_a_strangers_transactions_hold_nothing_up(kafka_broker: Broker, tm
     await log.close()
 
 
-async def test_a_topic_that_was_deleted_and_made_anew_is_refused(kafka_broker: Broker, tmp_path: Path) -> None:
+async def test_a_recreated_topic_is_refused(kafka_broker: Broker, tmp_path: Path) -> None:
     """It has the same name and partitions, but its offsets are other records."""
     topic = new_topic_name()
     for number in range(2):
@@ -114,7 +114,7 @@ async def test_a_topic_that_was_deleted_and_made_anew_is_refused(kafka_broker: B
     assert len(await read_all(await opened(tmp_path))) == 2
 
 
-async def test_what_compaction_took_before_the_archive_came_is_named(kafka_broker: Broker, tmp_path: Path) -> None:
+async def test_events_compacted_before_archiving_are_named(kafka_broker: Broker, tmp_path: Path) -> None:
     """Only the offsets and the seqs of the group's events show it."""
     topic = new_topic_name()
     admin = AIOKafkaAdminClient(bootstrap_servers=kafka_broker.bootstrap)
@@ -153,9 +153,7 @@ async def was_compacted(log: KafkaEventLog, writer: LogWriter, again: Record) ->
     return (await read_all(log, 0))[0].offset > 0
 
 
-async def test_a_beginning_that_was_deleted_before_the_archive_came_is_told_for_ever(
-    kafka_broker: Broker, tmp_path: Path
-) -> None:
+async def test_a_beginning_deleted_before_archiving_is_always_reported(kafka_broker: Broker, tmp_path: Path) -> None:
     """The run that finds it, `fleet verify` and each reader say so; what is deleted later the archive has."""
     topic = new_topic_name()
     log = KafkaEventLog([kafka_broker.bootstrap], topic, partitions=2)
