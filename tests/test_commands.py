@@ -66,14 +66,14 @@ def test_a_command_is_listed_with_its_own_first_sentence(name: str) -> None:
     assert line[:60] in CliRunner().invoke(app, ["--help"], env=WIDE).stdout
 
 
-def test_a_system_that_is_not_posix_is_told_what_is_needed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_system_that_is_not_posix_gets_the_requirements(monkeypatch: pytest.MonkeyPatch) -> None:
     """Instead of a module that cannot be imported."""
     monkeypatch.setattr(sys, "platform", "win32")
     with pytest.raises(SystemExit, match="muster: needs a POSIX system"):
         main()
 
 
-def test_a_command_that_does_not_exist_is_told_with_the_nearest() -> None:
+def test_an_unknown_command_is_reported_with_the_nearest() -> None:
     """As before, without importing any of them."""
     said = CliRunner().invoke(app, ["replya"], env=WIDE)
     assert (said.exit_code, "Did you mean 'replay'" in said.output) == (2, True), said.output
@@ -96,7 +96,7 @@ def test_a_wrong_value_is_refused_without_the_words_of_a_library(command: list[s
 
 
 @pytest.mark.parametrize(("variable", "meant"), [("MUSTER_BOOTSTRP", "BOOTSTRAP"), ("MUSTER_TABLE", "TABLES")])
-def test_a_mistyped_variable_is_told_of_by_each_command_and_refuses_nothing(variable: str, meant: str) -> None:
+def test_a_mistyped_variable_is_reported_by_each_command_without_an_error(variable: str, meant: str) -> None:
     said = CliRunner().invoke(app, ["replay", "groups", "--log", "memory:"], env={**WIDE, variable: "x"})
     assert said.stderr.splitlines()[0] == f"muster: {variable} sets nothing: did you mean MUSTER_{meant}?"
     assert "inside the muster serve process" in said.stderr

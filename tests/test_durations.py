@@ -28,7 +28,7 @@ def test_a_duration_is_read(text: str, ms: int) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "5", "s", "-5s", "5x", "5 minutes", "1,5h", "5s6", ".5s", "٣s", "s5"])
-def test_what_is_none_is_named(text: str) -> None:
+def test_invalid_durations_are_named(text: str) -> None:
     with pytest.raises(BadDuration, match="30s, 5m"):
         read_duration(text)
 
@@ -40,7 +40,7 @@ def test_an_option_takes_0_without_a_unit() -> None:
         duration("5")
 
 
-def test_settings_whose_name_ends_in_ms_take_both() -> None:
+def test_settings_ending_in_ms_accept_both() -> None:
     assert [read_duration_or_ms(text) for text in ("60000", " 0 ", "1m", "250ms")] == [60_000, 0, 60_000, 250]
     for text in ("-1", "1.5", "1e3", "", "1x"):
         with pytest.raises(BadDuration):

@@ -21,7 +21,7 @@ ALIKE_FROM = 54
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
-def test_no_line_stands_there_in_two_versions(page: Path) -> None:
+def test_no_line_is_repeated_in_two_versions(page: Path) -> None:
     """In sentences and in the rows of a table alike."""
     lines = page.read_text(encoding="utf-8").splitlines()
     twice = [

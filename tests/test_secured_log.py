@@ -68,7 +68,7 @@ def test_a_log_and_its_offsets_are_kept_there(broker: SecuredBroker) -> None:
     assert f"{topic}_offsets" in broker.admin().list_topics(timeout=30).topics
 
 
-def test_who_is_not_let_in_is_told_why(broker: SecuredBroker, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_refused_login_is_explained(broker: SecuredBroker, monkeypatch: pytest.MonkeyPatch) -> None:
     """A wrong password, a listener that is spoken to in plain text: one line each."""
     url = f"kafka://{broker.address(LISTENER)}/events"
     monkeypatch.setenv("MUSTER_KAFKA_CONFIG_SASL_PASSWORD", "wrong")
@@ -85,14 +85,14 @@ def test_who_is_not_let_in_is_told_why(broker: SecuredBroker, monkeypatch: pytes
     )
 
 
-def test_the_members_of_a_group_are_asked_for_there(broker: SecuredBroker) -> None:
+def test_the_members_of_a_group_are_requested_there(broker: SecuredBroker) -> None:
     """Kafka responds without having the member: the test is about the connection."""
     result = asked(members_cli.app, "list", "nobody", "--bootstrap", broker.address(LISTENER), *of(broker))
     assert_fails(result, "is a Kafka broker, not Muster: name the sidecar (--bootstrap, MUSTER_BOOTSTRAP)")
 
 
 @pytest.mark.parametrize("listener", ["SSL", "SASL_PLAINTEXT", "SASL_SSL"])
-def test_who_brings_no_credentials_is_told_at_once_that_some_are_wanted(
+def test_a_client_without_credentials_learns_at_once_that_they_are_required(
     broker: SecuredBroker, monkeypatch: pytest.MonkeyPatch, listener: str
 ) -> None:
     """A broker closes the connection, with or without having sent its versions."""

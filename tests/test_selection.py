@@ -13,7 +13,7 @@ from tests.brokers.jars import JarsMissing, resolved_libs
 from tests.selection import LONGEST, QUICK, ROOT, is_quick
 
 
-def test_what_is_named_is_there() -> None:
+def test_named_paths_exist() -> None:
     """A name that leads nowhere would choose nothing, or put nothing first."""
     assert [path for path in (*QUICK, *LONGEST) if not (ROOT / path).exists()] == []
 

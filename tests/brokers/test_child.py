@@ -26,7 +26,7 @@ def command_lines(word: str) -> list[int]:
 class TestChild:
     """Child processes on a leash."""
 
-    def test_a_child_dies_with_whoever_started_it(self) -> None:
+    def test_a_child_dies_with_its_starter(self) -> None:
         """The starter is killed without a chance to clean up; the child ends all the same."""
         marker = f"leash-{uuid.uuid4()}"
         script = (

@@ -48,7 +48,7 @@ class TestShared:
 class TestNodes:
     """Nodes that are stopped and started."""
 
-    def test_the_others_go_on_when_one_is_killed_and_it_comes_back(self, own_cluster: Cluster) -> None:
+    def test_the_others_continue_when_one_is_killed_and_it_returns(self, own_cluster: Cluster) -> None:
         """A group and its offsets survive the loss of any node; the restarted one has its id and its address."""
         address = own_cluster.address(2)
         own_cluster.kill(2)

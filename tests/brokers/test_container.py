@@ -71,7 +71,7 @@ class TestContainer:
         with container_broker({}), pytest.raises((ConnectionRefusedError, ConnectionResetError)):
             brokers_named_by(bootstrap)
 
-    def test_it_says_so_when_no_engine_answers(self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    def test_it_reports_that_no_engine_responds(self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
         """The reason is the engine, and it is known at once."""
         monkeypatch.setenv("DOCKER_HOST", f"unix://{tmp_path}/no.sock")
         with pytest.raises(BrokerFailed, match="no Docker engine answers"), container_broker({}):

@@ -111,7 +111,7 @@ class TestWhoMay:
         remove_acls(admin, allowed)
         assert seen(bob) == []
 
-    def test_who_may_not_write_is_refused(self, broker: SecuredBroker) -> None:
+    def test_a_user_without_write_permission_is_refused(self, broker: SecuredBroker) -> None:
         """The right to see a topic does not include writing to it."""
         refused: list[KafkaError | None] = []
         producer = Producer(broker.client("SASL_SSL", user="alice"))
@@ -132,7 +132,7 @@ class TestCertificates:
         with pytest.raises(ssl.SSLError):
             context.load_cert_chain(issued.certificate, issued.key, password="guessed")
 
-    def test_without_openssl_the_reason_is_told(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_without_openssl_the_reason_is_given(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         """It is named."""
         monkeypatch.setenv("PATH", str(tmp_path))
         with pytest.raises(CertificatesMissing, match="openssl, and it is not installed"):

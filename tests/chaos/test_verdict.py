@@ -97,7 +97,7 @@ def numbers(
     return {each.number for each in found}
 
 
-def test_what_is_as_it_was_told_is_no_violation() -> None:
+def test_state_as_reported_is_not_a_violation() -> None:
     assert numbers() == set()
 
 
@@ -122,7 +122,7 @@ def test_a_commit_behind_one_of_a_newer_generation_is_noticed() -> None:
 @pytest.mark.parametrize(
     "entry", [told(JoinTold, 3_000, generation=2, leader="a"), told(SyncTold, 3_000, assignment=ONE)]
 )
-def test_a_place_that_no_event_says_is_noticed(entry: Entry) -> None:
+def test_a_place_without_an_event_is_noticed(entry: Entry) -> None:
     """For instance if a response leaves before its events are durable, and the process dies."""
     assert numbers([entry]) == {3}
 

@@ -31,7 +31,9 @@ def test_dynamic_members_share_a_topic(muster: MusterProcess, library: type[Runn
     group.until_empty()
 
 
-def test_committed_offsets_are_there_for_who_comes_after(muster: MusterProcess, library: type[RunningConsumer]) -> None:
+def test_committed_offsets_are_there_for_the_next_consumer(
+    muster: MusterProcess, library: type[RunningConsumer]
+) -> None:
     """A group's offsets survive its members, and a restart of the coordinator."""
     with crew(muster, library) as group:
         first, second = group.add(), group.add()
@@ -49,7 +51,7 @@ def test_committed_offsets_are_there_for_who_comes_after(muster: MusterProcess, 
         assert [third.committed(partition) for partition in sorted(ALL)] == [100 + each for each in sorted(ALL)]
 
 
-def test_a_static_restart_is_noticed_by_nobody_else(muster: MusterProcess, library: type[RunningConsumer]) -> None:
+def test_a_static_restart_does_not_disturb_other_members(muster: MusterProcess, library: type[RunningConsumer]) -> None:
     """Same generation, same share, same offsets, no assignment of the others; with any leader."""
     with crew(muster, library) as group:
         names = ("a", "b", "c")

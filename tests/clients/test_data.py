@@ -28,7 +28,7 @@ def test_a_consumer_waits_for_data(library: type[RunningConsumer]) -> None:
         consumer.close()
 
 
-def test_a_producer_is_told_why(muster: MusterProcess) -> None:
+def test_a_producer_gets_the_reason(muster: MusterProcess) -> None:
     """At once, not after its own timeout."""
     told: list[confluent_kafka.KafkaError | None] = []
     producer = confluent_kafka.Producer({"bootstrap.servers": muster.bootstrap, "log_level": 0})

@@ -55,7 +55,7 @@ def dynamic_configs(printed: str) -> dict[str, str]:
     return dict(line.split("=", 1) for line in lines)
 
 
-def test_kafka_configs_sets_tells_and_deletes(muster: MusterProcess, group_id: str) -> None:
+def test_kafka_configs_sets_shows_and_deletes(muster: MusterProcess, group_id: str) -> None:
     """A list is in brackets, and a config that was set differs from a default."""
     group = ("--entity-type", "groups", "--entity-name", group_id)
     added = kafka_configs(
@@ -72,7 +72,7 @@ def test_kafka_configs_sets_tells_and_deletes(muster: MusterProcess, group_id: s
     assert f"synonyms={{DYNAMIC_GROUP_CONFIG:{TIMEOUT}=60000, DEFAULT_CONFIG:{TIMEOUT}=300000}}" in printed
 
 
-def test_kafka_configs_tells_why_it_was_refused(muster: MusterProcess, group_id: str) -> None:
+def test_kafka_configs_shows_why_it_was_refused(muster: MusterProcess, group_id: str) -> None:
     """With the value and the limits; nothing is changed."""
     group = ("--entity-type", "groups", "--entity-name", group_id)
     refused = kafka_configs(muster, *group, "--alter", "--add-config", f"{TIMEOUT}=60000,target.group.size=0", code=1)
@@ -197,7 +197,7 @@ def test_kafka_python_alters_describes_and_resets(kafka_python: Any, group_id: s
     assert values(kafka_python, group_id) == {"members.registered": "web-3,web-4"}
 
 
-def test_kafka_python_is_told_the_members_by_asking_for_them(kafka_python: Any, group_id: str) -> None:
+def test_kafka_python_lists_the_members_on_request(kafka_python: Any, group_id: str) -> None:
     """It is the only one of these that can request a config by name."""
     told = kafka_python.describe_configs([group_resource(group_id, ["members"])])["group"][group_id]["members"]
     assert told["read_only"]

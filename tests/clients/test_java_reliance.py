@@ -71,7 +71,7 @@ def history(log: str, group_id: str) -> list[GroupEvent | MemberEvent]:
     return asyncio.run(read())
 
 
-def test_a_java_consumer_says_who_it_is_and_why(muster: MusterProcess, log: str, group_id: str) -> None:
+def test_a_java_consumer_identifies_itself_and_its_reasons(muster: MusterProcess, log: str, group_id: str) -> None:
     """Default timeouts, assignors in order, its reasons to join and to leave (CA7, CB1, CE1, RS21, RS23)."""
     arguments = ("--bootstrap-server", muster.bootstrap, "--topic", TOPIC, "--group", group_id)
     with running_tool(JavaTool.CONSOLE_CONSUMER, *arguments) as tool:

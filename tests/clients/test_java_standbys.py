@@ -49,7 +49,7 @@ class JavaCrew(Crew):
 
 @pytest.mark.parametrize("leads", [False, True], ids=["a follower is lost", "the leader is lost"])
 @pytest.mark.parametrize("assignor", [RANGE, COOPERATIVE], ids=["range", "cooperative"])
-def test_a_java_standby_takes_over_and_nobody_else_notices(muster: MusterProcess, assignor: str, leads: bool) -> None:
+def test_a_java_standby_takes_over_without_disturbing_others(muster: MusterProcess, assignor: str, leads: bool) -> None:
     """Its rejoin has another subscription than its join, and needs no rebalance all the same."""
     with ExitStack() as stack:
         group = JavaCrew(muster, assignor, stack)

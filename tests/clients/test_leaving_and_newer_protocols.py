@@ -43,7 +43,7 @@ def test_s17_kafka_python_stays_when_it_is_closed(muster: MusterProcess) -> None
 
 
 @pytest.mark.clients
-def test_s20_a_java_consumer_is_told_in_words_that_the_newer_protocol_is_not_there(muster: MusterProcess) -> None:
+def test_s20_a_java_consumer_gets_a_message_that_the_newer_protocol_is_unsupported(muster: MusterProcess) -> None:
     """It must end and name the setting, and create no group."""
     newer = ("--command-property", "group.protocol=consumer", "--timeout-ms", "10000")
     asked = ("--bootstrap-server", muster.bootstrap, "--topic", TOPIC, "--group", "s20")

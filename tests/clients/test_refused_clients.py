@@ -69,7 +69,7 @@ def until_refused(muster: MusterProcess, group_id: str) -> dict[str, Any]:
     return refused_lines(muster, group_id)[0]
 
 
-def test_a_client_with_another_assignor_is_told_in_the_log_and_by_why(
+def test_a_client_with_another_assignor_is_reported_in_the_log_and_by_why(
     muster: MusterProcess, library: type[RunningConsumer]
 ) -> None:
     """A common mistake when clients are mixed: their default assignors have no name in common."""
@@ -103,7 +103,7 @@ def test_a_client_with_a_session_timeout_that_is_not_allowed_has_a_history_witho
     assert group_id not in {each.group_id for each in admin.list_consumer_groups().result().valid}
 
 
-def test_a_client_whose_topic_is_not_declared_is_told_in_the_log(
+def test_a_client_with_an_undeclared_topic_is_reported_in_the_log(
     muster: MusterProcess, library: type[RunningConsumer]
 ) -> None:
     """aiokafka and librdkafka never join because of that, so their group has no history."""
@@ -121,7 +121,7 @@ def test_a_client_whose_topic_is_not_declared_is_told_in_the_log(
     assert lines()[0]["client_id"]
 
 
-def test_a_static_client_that_comes_back_with_another_topic_is_told_as_what_nobody_reads(
+def test_a_static_client_that_returns_with_another_topic_is_reported_as_unconsumed(
     tmp_path: Path, library: type[RunningConsumer]
 ) -> None:
     """None of the client families requests a rebalance, as on Kafka."""

@@ -69,7 +69,7 @@ def states(groups: list[Crew], asked: MusterProcess) -> list[object]:
     ]
 
 
-def test_no_consumer_notices_who_coordinates_its_group(log: str, library: type[RunningConsumer]) -> None:
+def test_no_consumer_notices_which_process_coordinates_its_group(log: str, library: type[RunningConsumer]) -> None:
     """Another process joins, one is killed, comes back, and one stops cleanly: no group rebalances."""
     with node(log, 1) as first, node(log, 2) as second:
         until_shared(first, second)
@@ -95,7 +95,7 @@ def test_no_consumer_notices_who_coordinates_its_group(log: str, library: type[R
             assert [group.triggers for group in groups] == triggers
 
 
-def test_who_was_stopped_for_longer_than_its_session_takes_part_again(log: str) -> None:
+def test_a_process_stopped_for_longer_than_its_session_rejoins(log: str) -> None:
     """It finds that others own its partitions, disturbs nothing of theirs, and gets its share again."""
     with node(log, 1) as first, node(log, 2) as second:
         until_shared(first, second)
@@ -119,7 +119,7 @@ def test_a_second_process_of_one_node_id_ends_the_first(log: str) -> None:
         assert coordinator_of(second.bootstrap, "g") == second.bootstrap
 
 
-def test_who_shares_takes_the_partitions_from_who_does_not(log: str) -> None:
+def test_a_sharing_process_takes_the_partitions_from_a_lone_one(log: str) -> None:
     """A process without --share-partitions ends when it is deposed, as before."""
     options = ["--log-partitions", str(LOG_PARTITIONS)]
     with running_muster(log=log, topics=[TOPIC], options=options) as alone, node(log, 1) as sharing:

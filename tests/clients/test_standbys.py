@@ -50,7 +50,7 @@ def until_taken_over(standbys: list[RunningConsumer], shares: set[frozenset[int]
     until_so(lambda: {s.assigned for s in standbys} == shares, lambda: ([s.assigned for s in standbys], shares))
 
 
-def test_a_lost_member_is_replaced_and_nobody_else_notices(
+def test_a_lost_member_is_replaced_without_disturbing_others(
     muster: MusterProcess, library: type[RunningConsumer]
 ) -> None:
     """Same generation, no assignment of the others; the standby commits; the lost one returns as a standby."""

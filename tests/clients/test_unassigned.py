@@ -111,7 +111,7 @@ def played(
 
 
 @pytest.mark.parametrize("case", [grown_topic, another_topic], ids=lambda case: case.__name__)
-def test_partitions_of_nobody_are_rebalanced_for_with_the_config(
+def test_unassigned_partitions_cause_a_rebalance_with_the_config(
     played: Mapping[tuple[Case, type[RunningConsumer]], "Future[None]"], case: Case, library: type[RunningConsumer]
 ) -> None:
     played[case, library].result()

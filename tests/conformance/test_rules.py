@@ -63,7 +63,7 @@ def scripts_of(rule: Rule) -> list[str]:
     return [test.removeprefix(SCRIPT) for test in rule.tests if test.startswith(SCRIPT)]
 
 
-def test_what_a_script_says_it_shows_is_in_the_ledger() -> None:
+def test_the_rules_a_script_claims_to_show_are_in_the_ledger() -> None:
     """A script's rules are rules of the catalogue, or known bugs by their number (R16)."""
     named = {rule for script in SCRIPTS for rule in script.rules.split(", ")}
     assert {rule for rule in named if rule not in RULES and not rule.startswith("R")} == set()

@@ -11,7 +11,7 @@ SEED = int(os.environ.get("MUSTER_TEST_SEED", SystemRandom().getrandbits(32)))
 LOGS = 25
 
 
-def test_what_is_damaged_is_said_or_makes_no_difference() -> None:
+def test_damage_is_reported_or_makes_no_difference() -> None:
     print(f"MUSTER_TEST_SEED={SEED}")
     outcomes = play(range(SEED, SEED + LOGS))
     assert outcomes["exit code 3"] > LOGS

@@ -19,7 +19,7 @@ ENDED_WITHIN_S = 30
 LIVES_ON = "import os, time; print(os.getppid(), os.getpid(), flush=True); time.sleep(600)"
 
 
-async def test_a_child_whose_leash_is_gone_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_child_without_its_leash_ends(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(children, "GONE_WITHIN_S", 0.1)
     said: list[bytes] = []
     heard = asyncio.Event()

@@ -93,7 +93,7 @@ class TestWhatGoesWrong:
         assert COLOUR.search(said_on_a_terminal(*options, environment={}))
         assert not COLOUR.search(said_on_a_terminal(*options, environment={"NO_COLOR": "1"}))
 
-    def test_a_member_that_ends_is_not_as_told(self, tmp_path: Path) -> None:
+    def test_a_member_that_ends_early_fails_the_demo(self, tmp_path: Path) -> None:
         with running_demo("--keep", str(tmp_path / "kept")) as run:
             os.kill(run.wait_for_process(of=f"{sys.executable} -m demo.static_member "), signal.SIGKILL)
             ended = run.ended()
@@ -122,7 +122,7 @@ class TestWhatGoesWrong:
 
 
 class TestWhatItShows:
-    def test_it_goes_as_told(self, told: Ended) -> None:
+    def test_the_demo_runs_as_described(self, told: Ended) -> None:
         assert (told.exit_code, told.errors) == (0, "")
 
     def test_each_step_has_its_outcome(self, told: Ended) -> None:
@@ -139,7 +139,7 @@ class TestWhatItShows:
     def test_the_fence_is_named(self, told: Ended) -> None:
         assert "the older one got FENCED_INSTANCE_ID and ended" in told.output
 
-    def test_there_are_no_colours_where_there_is_no_terminal(self, told: Ended) -> None:
+    def test_there_are_no_colours_without_a_terminal(self, told: Ended) -> None:
         assert "\x1b" not in told.output
 
     def test_nothing_is_left_running(self, told: Ended, whole_run: Run) -> None:
@@ -172,7 +172,7 @@ class TestWhatTheLogSays:
         assert len(printed) > 40
         assert "\n".join(printed) in "\n".join(line.rstrip() for line in told.output.split("\n"))
 
-    def test_the_commands_to_go_on_with_work(self, commands: list[list[str]]) -> None:
+    def test_the_suggested_next_commands_work(self, commands: list[list[str]]) -> None:
         to_go_on = [command for command in commands if "/" in command[0]]
         assert [command[1] for command in to_go_on] == ["replay", "replay", "serve"]
         for command in to_go_on[:2]:

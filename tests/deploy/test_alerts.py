@@ -45,7 +45,7 @@ def names_in(query: str) -> set[str]:
 
 
 @pytest.mark.parametrize("alert", alerts(), ids=lambda alert: alert["alert"])
-def test_an_alert_asks_for_metrics_that_there_are_and_says_what_to_do(alert: dict[str, Any]) -> None:
+def test_an_alert_uses_existing_metrics_and_gives_advice(alert: dict[str, Any]) -> None:
     """In one line, and in a section of the runbook."""
     assert names_in(alert["expr"]) <= every_name()
     assert names_in(alert["expr"]) or OF_PROMETHEUS & set(re.findall(r"\w+", alert["expr"]))
@@ -58,7 +58,7 @@ def test_an_alert_asks_for_metrics_that_there_are_and_says_what_to_do(alert: dic
 
 
 @pytest.mark.parametrize("alert", alerts(), ids=lambda alert: alert["alert"])
-def test_an_alert_says_what_to_do_in_the_words_of_the_runbook(alert: dict[str, Any]) -> None:
+def test_the_advice_of_an_alert_has_the_words_of_the_runbook(alert: dict[str, Any]) -> None:
     """They are the first paragraph of its section, after the severity."""
     section = RUNBOOK.split(f"### {alert['alert']}\n")[1]
     first = " ".join(section.strip().split("\n\n")[0].split()).removeprefix(f"*{alert['labels']['severity']}.* ")
@@ -111,7 +111,7 @@ def test_the_dashboard_asks_for_metrics_that_there_are() -> None:
         assert found <= every_name(), query
 
 
-def test_labels_that_are_asked_for_are_those_of_the_metrics() -> None:
+def test_labels_used_in_queries_are_those_of_the_metrics() -> None:
     """A selector with a label that no series has matches nothing, and that goes unnoticed."""
     known = set(LABELS_OF_PROMETHEUS)
     for metric in every_metric():
@@ -155,7 +155,7 @@ def test_the_rules_are_ones_for_prometheus(tmp_path: Path) -> None:
     promtool("check", "config", str(tmp_path / "prometheus.yml"))
 
 
-def test_the_rules_do_what_they_say(tmp_path: Path) -> None:
+def test_the_rules_behave_as_described(tmp_path: Path) -> None:
     """On series that are made up."""
     told = (Path(__file__).parent / "rules_test.yml").read_text(encoding="utf-8")
     (tmp_path / "rules_test.yml").write_text(told.replace("RULES", str(RULES)), encoding="utf-8")

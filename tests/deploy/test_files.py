@@ -62,7 +62,7 @@ def test_every_image_is_a_variable_with_a_default() -> None:
     assert re.fullmatch(r"\$\{MUSTER_BASE_IMAGE:-python:3\.\d+-slim\}", base)
 
 
-def test_what_the_services_need_is_there() -> None:
+def test_everything_the_services_need_exists() -> None:
     """Others, volumes, and files beside the compose file."""
     content = yaml.safe_load(COMPOSE.read_text(encoding="utf-8"))
     for name, service in services().items():
@@ -102,7 +102,7 @@ def muster_of_compose(monkeypatch: pytest.MonkeyPatch) -> Settings:
     return settings_of(arguments)
 
 
-def test_the_muster_of_the_compose_file_stands_in_front_of_its_broker(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_muster_of_the_compose_file_is_in_front_of_its_broker(monkeypatch: pytest.MonkeyPatch) -> None:
     """It would start, and its event log is in the same cluster."""
     settings = muster_of_compose(monkeypatch)
     (listener,) = re.findall(r"INSIDE://([\w:-]+)", services()["kafka"]["environment"]["KAFKA_ADVERTISED_LISTENERS"])
@@ -145,7 +145,7 @@ def test_the_clients_of_the_compose_file_are_behind_muster(monkeypatch: pytest.M
     assert sorted(command[1] for command in consumers) == ["-sKILL", "-sTERM", "-sTERM"]
 
 
-def test_what_the_compose_file_mounts_is_where_it_is_looked_for() -> None:
+def test_mounts_of_the_compose_file_are_where_they_are_read() -> None:
     mounted = {}
     for service in services().values():
         for volume in service.get("volumes", ()):
@@ -193,7 +193,7 @@ def default_of(variable: str) -> str:
     return re.sub(r"\$\{\w+:-([^}]+)\}", r"\1", variable)
 
 
-def test_what_the_header_of_the_compose_file_says_is_so() -> None:
+def test_the_header_of_the_compose_file_is_true() -> None:
     """Its addresses are published, and the services of its commands are there."""
     header = COMPOSE.read_text(encoding="utf-8").split("\nname:")[0]
     published = {port.rpartition(":")[0] for each in services().values() for port in each.get("ports", ())}
@@ -206,7 +206,7 @@ def test_what_the_header_of_the_compose_file_says_is_so() -> None:
 # ---- the image ------------------------------------------------------------------------------------
 
 
-def test_what_the_image_is_made_of_is_there_and_not_left_out() -> None:
+def test_files_of_the_image_exist_and_are_not_ignored() -> None:
     """Each COPY names files of the checkout that .dockerignore lets through."""
     text = (DEPLOY / "Dockerfile").read_text(encoding="utf-8").replace("\\\n", " ")
     assert text.index("ARG BASE_IMAGE=") < text.index("FROM ${BASE_IMAGE}")
@@ -270,7 +270,7 @@ def test_the_unit_has_files_for_all_connections() -> None:
 
 
 @pytest.mark.parametrize("way", ["compose", "systemd", "owners", "sidecar"])
-def test_whoever_stops_muster_waits_as_long_as_that_may_take(way: str) -> None:
+def test_stop_timeouts_cover_the_slowest_shutdown(way: str) -> None:
     """With `--processes` the edges are stopped first, and then their owner; if killed earlier, it has handed nothing
     over.
     """
@@ -359,7 +359,7 @@ def test_probes_ask_for_what_there_is(file: str) -> None:
         assert probe["httpGet"]["port"] in {each["name"] for each in container["ports"]}
 
 
-def test_the_owners_reach_each_other_before_they_are_ready_and_one_is_away_at_a_time() -> None:
+def test_owners_reach_each_other_before_they_are_ready_and_restart_one_at_a_time() -> None:
     by_kind = {each["kind"]: each["spec"] for each in manifests("owners.yaml") if "spec" in each}
     assert by_kind["Service"]["publishNotReadyAddresses"]
     assert by_kind["PodDisruptionBudget"]["maxUnavailable"] == 1 < by_kind["StatefulSet"]["replicas"]

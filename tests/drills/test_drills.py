@@ -124,7 +124,7 @@ def test_a_restart_hands_every_partition_over(reports: Mapping[str, dict[str, An
     assert all(each["handing_over_ms"] is not None for each in report["takeovers"])
 
 
-def test_a_fence_deposes_an_owner_that_goes_on(reports: Mapping[str, dict[str, Any]]) -> None:
+def test_a_fence_deposes_a_running_owner(reports: Mapping[str, dict[str, Any]]) -> None:
     """Its partitions are taken over again, with a newer claim."""
     report = reports["fence"]
     assert len({each["partition"] for each in report["takeovers"]}) == 2
@@ -149,7 +149,7 @@ def test_a_slow_broker_makes_commits_wait(reports: Mapping[str, dict[str, Any]])
     assert reports["slow-broker"]["takeovers"] == []
 
 
-def test_its_page_is_written_and_tells_the_verdict(
+def test_its_page_is_written_and_shows_the_verdict(
     drills: Mapping[str, Drill], reports: Mapping[str, dict[str, Any]]
 ) -> None:
     for kind, drill in drills.items():
@@ -159,7 +159,7 @@ def test_its_page_is_written_and_tells_the_verdict(
         assert reports[kind]["run"] in page
 
 
-def test_what_members_notice_is_told_and_is_a_goal_that_is_not_met(noticed: Drill) -> None:
+def test_an_effect_that_members_notice_is_reported_and_is_a_missed_goal(noticed: Drill) -> None:
     """A member that is silent for a session expires, so its group rebalances, and it has to rejoin."""
     assert noticed.ended() == 1, noticed.errors
     report = noticed.report
@@ -190,7 +190,7 @@ def test_ctrl_c_leaves_nothing_behind(interrupted: Drill, admin: AdminClient) ->
     until_so(lambda: left_of(run, admin) == [], lambda: left_of(run, admin))
 
 
-def test_a_process_that_ends_at_once_says_why(kafka_broker: Broker, tmp_path: Path) -> None:
+def test_a_process_that_ends_at_once_gives_the_reason(kafka_broker: Broker, tmp_path: Path) -> None:
     """The drill does not wait for it, and repeats its last message."""
     options = ("--local", "--kafka", kafka_broker.bootstrap, *QUICK, "--owner-session", "45m")
     drill = Drill("takeover", *options, directory=tmp_path)

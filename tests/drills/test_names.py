@@ -34,7 +34,7 @@ def test_a_group_of_our_name_that_is_there_already_stops_the_drill() -> None:
         NAMES.check_new(["orders", NAMES.group(1, static=True)])
 
 
-def test_the_topics_of_a_log_are_told_from_those_of_other_runs() -> None:
+def test_the_topics_of_a_log_are_distinguished_from_those_of_other_runs() -> None:
     """And from those that only begin with the same text."""
     ours = ["muster-drill-0123456789", "muster-drill-0123456789_offsets", "muster-drill-0123456789_fencing_probe"]
     ours += [NAMES.subscribed_topic]

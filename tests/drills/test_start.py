@@ -49,7 +49,7 @@ def test_goals_are_what_clients_do_not_feel_unless_they_are_given() -> None:
     assert limits(Fault.TAKEOVER, heartbeats_within=500, joins_within=0, commits_within=1) == (500, 0, 1)
 
 
-def test_while_nobody_can_answer_the_goals_allow_for_it() -> None:
+def test_the_goals_allow_for_time_without_any_owner() -> None:
     """Until others take over, or until the network is healed, whichever is first."""
     assert limits(Fault.PARTITION, lasts=15_000, owner_session=10_000) == (13_000, 15_000, 15_000)
     assert limits(Fault.PARTITION, lasts=4_000, owner_session=10_000) == (7_000, 9_000, 9_000)

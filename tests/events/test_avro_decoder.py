@@ -156,7 +156,7 @@ def test_the_registry_reads_every_form_of_an_event_and_writes_that_of_the_level(
     assert registry.event_type_of(old_value) is GroupAdvanced
 
 
-def test_forms_of_the_last_field_are_told_apart() -> None:
+def test_forms_of_the_last_field_are_distinguished() -> None:
     """The bytes of a `why` of another form are not taken for those of this one, even when they are the same."""
     new = newest(GroupAdvanced)
     why = field_of(new, "why")["type"]
@@ -216,7 +216,7 @@ def test_an_encoder_refuses_what_no_schema_of_ours_uses(kind: Any) -> None:
         compile_encoder(thing({"name": "name", "type": kind}), HEADER, {})
 
 
-def test_the_source_reads_as_its_documentation_says() -> None:
+def test_the_source_matches_its_documentation() -> None:
     """The sample in the module's docstring is what comes out."""
     fields = [{"name": "name", "type": "string"}]
     source, _ = decoder_source(thing(*fields), thing(*fields), Thing, {})
@@ -237,7 +237,7 @@ def test_the_source_reads_as_its_documentation_says() -> None:
 
 
 @pytest.mark.parametrize("event_type", EVENT_TYPES, ids=lambda event_type: event_type.__name__)
-def test_what_an_encoder_writes_the_decoder_of_the_same_schema_reads(event_type: type[AnyRecordedEvent]) -> None:
+def test_encoded_events_are_decoded_with_the_same_schema(event_type: type[AnyRecordedEvent]) -> None:
     """The two makers agree without the registry between them."""
     schema, event = newest(event_type), full_event(event_type)
     assert decoder(schema, event_type)(compile_encoder(schema, HEADER, {})(event)) == event

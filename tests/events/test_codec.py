@@ -84,7 +84,7 @@ def test_fastavro_reads_what_we_write(event_type: type[AnyRecordedEvent], data: 
 @EVERY_TYPE
 @FEW
 @given(data=st.data())
-def test_what_fastavro_writes_is_byte_for_byte_ours(event_type: type[AnyRecordedEvent], data: st.DataObject) -> None:
+def test_fastavro_writes_the_same_bytes(event_type: type[AnyRecordedEvent], data: st.DataObject) -> None:
     """Both write the same bytes, so what one wrote the other reads."""
     event = data.draw(events_of(event_type))
     written = io.BytesIO()
@@ -217,7 +217,7 @@ def test_a_changed_byte_makes_another_event_or_a_broken_one(
         pytest.param("00000000" + "0000" + "0000" + "04", "group.protocol_type: no branch", id="no such branch"),
     ],
 )
-def test_a_malformed_body_is_broken_and_says_why(tail: str, reason: str) -> None:
+def test_a_malformed_body_is_broken_with_a_reason(tail: str, reason: str) -> None:
     """The reason names the field where it can."""
     with pytest.raises(BrokenRecord, match=reason):
         decode(header_of_newest(GroupAdvanced) + bytes.fromhex(tail))

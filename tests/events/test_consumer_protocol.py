@@ -135,7 +135,7 @@ def test_undecodable_bytes_are_none(data: bytes) -> None:
 @example([encode_subscription(["a"]), encode_subscription(["a"])[:-1]])
 @example([encode_subscription(["a"]), encode_subscription(["a"])[:-4] + b"\0\0\0\0"])
 @example([encode_subscription(["a"]), encode_subscription(["a"])[:-4] + b"\0\0\0\1u"])
-def test_what_any_of_many_subscribes_is_what_each_of_them_does(subscriptions: list[bytes]) -> None:
+def test_the_subscription_of_many_members_is_that_of_each(subscriptions: list[bytes]) -> None:
     """Though the lists that are the same are read once."""
     each = [subscribed_topics(metadata) for metadata in subscriptions]
     known = [topics for topics in each if topics is not None]
@@ -143,7 +143,7 @@ def test_what_any_of_many_subscribes_is_what_each_of_them_does(subscriptions: li
     assert subscribed_by_any(subscriptions) == expected
 
 
-def test_no_more_topics_are_looked_at_than_may_be() -> None:
+def test_the_number_of_examined_topics_is_limited() -> None:
     """The same list counts once, wherever it is; and after the one that has too many no other is taken."""
     first, second = encode_subscription(["a", "b"]), encode_subscription(["c"])
     assert subscribed_by_any([first, second, first, second], topics_max=3) == frozenset({"a", "b", "c"})
@@ -159,7 +159,7 @@ def test_a_known_list_hides_no_later_one() -> None:
     assert subscribed_by_any([first, first, second]) == frozenset({"a", "b"})
 
 
-def test_so_many_lists_of_one_length_are_remembered() -> None:
+def test_remembered_lists_of_one_length_are_limited() -> None:
     """Four: each list is compared with those; a forgotten one is read again, and counts again."""
     for kinds, is_remembered in ((4, True), (5, False)):
         subscriptions = [encode_subscription([f"t{number}"]) for number in range(kinds)] * 2

@@ -16,7 +16,7 @@ def surveyed(*records: StoredRecord) -> dict[GroupId, Damage]:
     return survey.damages()
 
 
-def test_what_is_broken_is_told_with_all_that_is_left_of_the_group() -> None:
+def test_broken_records_are_reported_with_the_remaining_state_of_the_group() -> None:
     """Its own key comes last; a partition's record belongs to no group, a healthy group has no damage."""
     h, healthy = history("3"), history("healthy")
     of_partition = partition_record(ELECTED)
@@ -50,7 +50,7 @@ def test_without_its_own_record_a_group_is_not_known() -> None:
     assert [(each.kind, each.entity_id) for each in damage.broken] == [(EntityKind.GROUP, "")]
 
 
-def test_a_strangers_record_and_one_without_a_readable_key_are_no_damage() -> None:
+def test_a_foreign_record_and_one_without_a_readable_key_are_not_damage() -> None:
     """They belong to no group."""
     h = history("3")
     last = stored(BROKEN, b"broken", offset=41)

@@ -139,7 +139,7 @@ def test_removed_member_is_gone(instance: str | None) -> None:
         assert (dict(group.members), dict(group.instances), group.seq) == ({}, {}, 3)
 
 
-def test_removal_by_instance_takes_whoever_has_it() -> None:
+def test_removal_by_instance_removes_any_member_with_it() -> None:
     """A tombstone knows the instance id alone."""
     group = group_of(of_member(2, member("a-9", "a")), of_member(3, member("b-1", "b")))
     remove_member(group, MemberId(""), GroupInstanceId("a"))

@@ -122,7 +122,7 @@ SEEDS = st.integers(min_value=0, max_value=2**32)
 
 @TRIED
 @given(histories=st.lists(HISTORIES, min_size=1, max_size=2), seed=SEEDS)
-def test_a_reading_that_goes_on_says_what_a_load_says(histories: list[list[Step]], seed: int) -> None:
+def test_a_continued_read_equals_a_load(histories: list[list[Step]], seed: int) -> None:
     """Whole logs and compacted ones, including owners, foreign records, overwritten entities and deletions."""
     dice = random.Random(seed)
     whole = partition(histories, dice)
@@ -134,7 +134,7 @@ def test_a_reading_that_goes_on_says_what_a_load_says(histories: list[list[Step]
 
 @TRIED
 @given(histories=st.lists(HISTORIES, min_size=1, max_size=2), seed=SEEDS)
-def test_a_reading_that_goes_on_says_what_a_load_of_any_compaction_says(histories: list[list[Step]], seed: int) -> None:
+def test_a_continued_read_equals_a_load_of_any_compaction(histories: list[list[Step]], seed: int) -> None:
     """It may be compacted before the reading begins, meanwhile, and behind it; but recent deletions are there, as a
     topic keeps them. Then a new owner has claimed the partition, and takes over by either of them.
     """
@@ -156,9 +156,7 @@ def test_a_reading_that_goes_on_says_what_a_load_of_any_compaction_says(historie
 
 @TRIED
 @given(histories=st.lists(HISTORIES, min_size=1, max_size=2), seed=SEEDS)
-def test_where_a_record_cannot_be_read_it_says_the_same_or_that_it_must_begin_anew(
-    histories: list[list[Step]], seed: int
-) -> None:
+def test_after_an_unreadable_record_it_is_equal_or_must_be_restarted(histories: list[list[Step]], seed: int) -> None:
     """Values of unknown types, and truncated ones, of groups and of the partition; and unknown keys."""
     dice = random.Random(seed)
     records = partition(histories, dice)
@@ -196,7 +194,7 @@ def test_a_fold_can_be_left_and_taken_up_again(histories: list[list[Step]], seed
     assert exact_state(read_on(fold(loading), records, dice)) == exact_state(read_first(records))
 
 
-def test_a_group_that_is_quarantined_is_read_anew_when_something_of_it_comes() -> None:
+def test_a_quarantined_group_is_read_again_when_an_event_of_it_arrives() -> None:
     """It may be its repair. Until then the standby has the result of a load."""
     h = history("orders", [])
     h.stable_group(h.static("a"))
@@ -208,7 +206,7 @@ def test_a_group_that_is_quarantined_is_read_anew_when_something_of_it_comes() -
         begun.read(records[len(h.records) + 1 :])
 
 
-def test_a_log_that_becomes_too_new_is_told() -> None:
+def test_a_log_that_becomes_too_new_is_reported() -> None:
     """As for a reader of the whole log."""
     newer = msgspec.structs.replace(ELECTED, format_level=FORMAT_LEVEL + 1)
     with pytest.raises(LogTooNew):
@@ -251,7 +249,7 @@ def test_the_record_that_was_read_last_is_known_again() -> None:
     assert not loading.last.is_at(msgspec.structs.replace(first, key=b"b"))
 
 
-def test_a_projector_says_which_entities_it_has() -> None:
+def test_a_projector_lists_its_entities() -> None:
     """Each kind by a record of its own; a group of which only members are left has none."""
     h = history("orders", [])
     h.stable_group(h.static("a"), h.dynamic("x"))

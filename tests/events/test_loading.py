@@ -57,7 +57,7 @@ def facts(projector: Projector) -> tuple[object, ...]:
     seed=st.integers(min_value=0, max_value=2**32),
     broken=st.booleans(),
 )
-def test_a_load_says_what_a_projector_says(histories: list[list[Step]], seed: int, broken: bool) -> None:
+def test_a_load_equals_a_projection(histories: list[list[Step]], seed: int, broken: bool) -> None:
     """Including groups that were deleted and created again, compacted logs, and values of unknown types."""
     streams = [history(f"group-{n}", steps).records for n, steps in enumerate(histories)]
     merged = list(heapq.merge(*streams, key=lambda record: record.timestamp_ms))
@@ -72,7 +72,7 @@ def test_a_load_says_what_a_projector_says(histories: list[list[Step]], seed: in
     assert facts(loaded(records)) == facts(fed(records))
 
 
-def test_an_old_fence_record_says_that_the_log_is_too_new() -> None:
+def test_an_old_fence_record_reports_that_the_log_is_too_new() -> None:
     """Though the one that was written just now, by this version, has replaced it."""
     ((_, (elected,)), *_) = Script().coordinator("a:1").transitions
     newer = msgspec.structs.replace(elected, format_level=99)
@@ -103,7 +103,7 @@ def test_a_record_that_was_repaired_no_longer_stops_the_load() -> None:
 
 
 @pytest.mark.parametrize("what_is_broken", ["its type", "its body"])
-def test_a_member_that_could_not_be_read_and_has_left_is_told(what_is_broken: str) -> None:
+def test_an_unreadable_member_that_has_left_is_reported(what_is_broken: str) -> None:
     """Its group is not served: which incarnation it had is not known."""
     h = history("orders", [])
     h.stable_group(h.static("a"), h.static("b"))
@@ -130,7 +130,7 @@ def test_a_key_that_cannot_be_read_is_named() -> None:
 
 @settings(max_examples=100, deadline=None, suppress_health_check=list(HealthCheck))
 @given(histories=st.lists(HISTORIES, min_size=1, max_size=2), seed=st.integers(min_value=0, max_value=2**32))
-def test_strangers_among_the_records_change_nothing(histories: list[list[Step]], seed: int) -> None:
+def test_foreign_records_change_nothing(histories: list[list[Step]], seed: int) -> None:
     """Under keys of ours, and under others; in whole logs, and in what any compaction of both left of them."""
     streams = [history(f"group-{n}", steps).records for n, steps in enumerate(histories)]
     owners = list(heapq.merge(*streams, key=lambda record: record.timestamp_ms))
@@ -148,7 +148,7 @@ def test_strangers_among_the_records_change_nothing(histories: list[list[Step]],
     assert facts(loaded(mixed))[:4] == facts(loaded(alone))[:4]
 
 
-def test_an_entity_whose_last_record_is_a_strangers_is_told() -> None:
+def test_an_entity_whose_last_record_is_foreign_is_reported() -> None:
     """Compaction keeps that one and drops ours; except what was rewritten since, what is gone, and their own
     entities.
     """
@@ -177,7 +177,7 @@ def test_an_entity_whose_last_record_is_a_strangers_is_told() -> None:
 
 
 @pytest.mark.parametrize(("keys", "steps"), [(31, 0), (32, 1), (65, 2)])
-def test_what_is_left_is_folded_a_little_at_a_time(keys: int, steps: int) -> None:
+def test_remaining_records_are_folded_in_small_steps(keys: int, steps: int) -> None:
     """Some records, with others in between."""
     of_partition = [encode_key(RecordKey(f"{number}", EntityKind.GROUP, "")) for number in range(keys)]
     loading = Loading()

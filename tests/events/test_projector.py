@@ -99,7 +99,7 @@ def test_events_that_were_decoded_already_are_taken_too() -> None:
 
 
 @pytest.mark.parametrize("kind", [kind for kind in EntityKind if kind is not EntityKind.PARTITION])
-def test_tombstone_of_something_that_is_not_there_is_no_error(kind: EntityKind) -> None:
+def test_a_tombstone_of_a_missing_entity_is_not_an_error(kind: EntityKind) -> None:
     """L1: of an unknown group, of an unknown member of a known one."""
     assert not projected(stored(key(kind, entity_id="ghost"), None)).groups
     h = history()
@@ -126,7 +126,7 @@ def test_tombstone_withdraws_a_registration_when_its_last_event_is_gone() -> Non
     assert projector.groups[GroupId("orders")].registrations.keys() == {"d"}
 
 
-def test_members_of_a_group_that_was_compacted_away_make_no_group() -> None:
+def test_members_of_a_compacted_group_create_no_group() -> None:
     """A live group's own record outlives every compaction."""
     h = Harness()
     h.static("a").join()

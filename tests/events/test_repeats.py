@@ -20,7 +20,7 @@ def read(registry: Registry, *events: GroupAdvanced | MemberAssigned | MemberRej
     return [registry.decode(registry.encode(event, 1)) for event in events]
 
 
-def test_what_two_events_say_alike_is_one_object() -> None:
+def test_equal_parts_of_two_events_are_one_object() -> None:
     """The group's state, the cause, and the member's identity, whatever the type of the events."""
     later = msgspec.structs.replace(ADVANCED, seq=ADVANCED.seq + 1)
     assigned = msgspec.structs.replace(ASSIGNED.member, assignment=b"another")
@@ -38,7 +38,7 @@ def test_what_two_events_say_alike_is_one_object() -> None:
     assert second.member == assigned
 
 
-def test_what_has_changed_is_read_anew() -> None:
+def test_changed_parts_are_decoded_again() -> None:
     """Each field that often stays the same, changed alone, between two events with the old value."""
     other = {int: 5, str: "x", bool: False, tuple: (), bytes: b"x"}
     for name in ("client_id", "client_host", "principal", "session_timeout_ms", "protocols", "assignment", "member_id"):
@@ -71,7 +71,7 @@ def test_a_value_that_ends_too_early_leaves_nothing_that_the_next_is_taken_for(
             known.clear()
 
 
-def test_what_is_known_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_remembered_parts_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     """There are limits to the number of each form, and to the size: a subscription may have megabytes."""
     monkeypatch.setattr(repeats, "KNOWN_MAX", 3)
     registry = Registry(NEWEST)

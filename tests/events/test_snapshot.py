@@ -66,7 +66,7 @@ def counted_anew(loading: Loading) -> dict[str, object]:
 
 @TRIED
 @given(histories=st.lists(HISTORIES, min_size=1, max_size=2), seed=SEEDS)
-def test_a_snapshot_and_what_is_behind_it_say_what_a_load_says(histories: list[list[Step]], seed: int) -> None:
+def test_a_snapshot_with_later_records_equals_a_load(histories: list[list[Step]], seed: int) -> None:
     """Wherever it was taken; for whole and compacted logs; it contains what was read before it."""
     dice = random.Random(seed)
     whole = partition(histories, dice)
@@ -80,7 +80,7 @@ def test_a_snapshot_and_what_is_behind_it_say_what_a_load_says(histories: list[l
 
 @TRIED
 @given(histories=st.lists(HISTORIES, min_size=1, max_size=2), seed=SEEDS)
-def test_a_snapshot_says_what_a_load_of_any_compaction_says(histories: list[list[Step]], seed: int) -> None:
+def test_a_snapshot_equals_a_load_of_any_compaction(histories: list[list[Step]], seed: int) -> None:
     """The log may have been compacted before, and since; but deletions of late are there, as a topic keeps them."""
     dice = random.Random(seed)
     whole = partition(histories, dice)

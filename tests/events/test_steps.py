@@ -29,7 +29,7 @@ def gone_through(steps: Steps[list[int]]) -> tuple[list[int], list[int]]:
 @pytest.mark.parametrize(
     "count", [0, 1, ENTRIES_PER_STEP - 1, ENTRIES_PER_STEP, ENTRIES_PER_STEP + 1, 3 * ENTRIES_PER_STEP + 5]
 )
-def test_what_is_collected_comes_in_its_order_and_in_short_steps(count: int) -> None:
+def test_collected_items_are_in_order_and_in_short_steps(count: int) -> None:
     """Items that are left out are looked at as well, and count as work."""
     work, found = gone_through(collected(number if number % 3 else None for number in range(count)))
     assert found == [number for number in range(count) if number % 3]

@@ -106,7 +106,7 @@ def test_a_table_equals_a_dictionary_and_is_copied_as_one(size: int) -> None:
     assert copy.deepcopy(table) == pickle.loads(pickle.dumps(table)) == table
 
 
-def test_what_comes_back_into_a_large_table_is_the_last_one() -> None:
+def test_a_key_put_back_into_a_large_table_is_the_last_one() -> None:
     """As in a dict; an entry that is only changed stays in its place."""
     table = Table(dict.fromkeys(range(3 * SMALL), "x")).copy()
     del table[7]
@@ -114,7 +114,7 @@ def test_what_comes_back_into_a_large_table_is_the_last_one() -> None:
     assert list(table) == [*range(7), *range(8, 3 * SMALL), 7]
 
 
-def test_what_is_gone_from_a_large_table_has_a_default() -> None:
+def test_a_key_missing_from_a_large_table_has_a_default() -> None:
     """In a version that shares the others with the one before."""
     before = Table(dict.fromkeys(range(3 * SMALL), "x"))
     after = before.copy()
@@ -123,7 +123,7 @@ def test_what_is_gone_from_a_large_table_has_a_default() -> None:
     assert before.get(7) == "x"
 
 
-def test_what_has_changed_in_a_large_table_is_got_by_its_key() -> None:
+def test_a_changed_value_of_a_large_table_is_found_by_its_key() -> None:
     """Each version has its own."""
     before = Table(dict.fromkeys(range(3 * SMALL), "x"))
     after = before.copy()

@@ -100,7 +100,7 @@ def test_a_number_that_is_over_32_bits_is_not_read_as_one(number: int) -> None:
         pytest.param(b"\xff" * 9 + b"\x02", "over 64 bits", id="one bit too many"),
     ],
 )
-def test_a_number_that_nobody_writes_is_refused(encoded: bytes, reason: str) -> None:
+def test_an_overlong_number_is_refused(encoded: bytes, reason: str) -> None:
     with pytest.raises(BrokenRecord, match=reason):
         read_long(encoded, 1, encoded[0])
 
@@ -128,7 +128,7 @@ def test_a_length_is_read_doubled_and_a_negative_one_is_refused(length: int) -> 
 
 
 @pytest.mark.parametrize("items", [1, 2, 63, 64, 65, 5_000])
-def test_a_block_of_items_is_counted_whether_its_size_is_told_or_not(items: int) -> None:
+def test_a_block_of_items_is_counted_with_and_without_its_size(items: int) -> None:
     """Avro leaves it to the writer to put the size in bytes after a negative count; fastavro reads both."""
     content = write_long(7) * items
     untold = write_long(items)
@@ -139,7 +139,7 @@ def test_a_block_of_items_is_counted_whether_its_size_is_told_or_not(items: int)
 
 
 @pytest.mark.parametrize("size", [-1, -64, -65, -(2**40)])
-def test_a_block_whose_size_is_negative_is_refused(size: int) -> None:
+def test_a_block_with_a_negative_size_is_refused(size: int) -> None:
     broken = write_long(-3) + write_long(size) + bytes(9)
     with pytest.raises(BrokenRecord, match=f"a length or an index is {size}"):
         read_block_count(broken, 1, broken[0])

@@ -42,7 +42,7 @@ async def test_a_topic_that_was_given_partitions_is_refused_at_the_next_start() 
 
 @pytest.mark.parametrize("noticed_by", ["the next append", "metadata"])
 @story
-async def test_a_topic_that_was_made_anew_is_given_up(noticed_by: str) -> None:
+async def test_a_recreated_topic_ends_the_process(noticed_by: str) -> None:
     """A client gets no response that is in no log; the message has both ids."""
     cluster = FakeCluster()
     process = await owner_of(cluster)
@@ -61,7 +61,7 @@ async def test_a_topic_that_was_made_anew_is_given_up(noticed_by: str) -> None:
 
 
 @story
-async def test_a_topic_that_is_gone_is_given_up_and_not_made_again() -> None:
+async def test_a_deleted_topic_ends_the_process_and_is_not_recreated() -> None:
     """Also on a cluster that makes the topics that clients name."""
     cluster = FakeCluster()
     process = await owner_of(cluster)
@@ -76,7 +76,7 @@ async def test_a_topic_that_is_gone_is_given_up_and_not_made_again() -> None:
 
 
 @story
-async def test_that_the_topic_is_gone_is_told_before_an_append_needs_it() -> None:
+async def test_a_deleted_topic_is_reported_before_an_append_needs_it() -> None:
     """Even without clients: /readyz has the message."""
     cluster = FakeCluster()
     process = await owner_of(cluster)
@@ -89,7 +89,7 @@ async def test_that_the_topic_is_gone_is_told_before_an_append_needs_it() -> Non
 
 @pytest.mark.parametrize("was_deleted", [True, False])
 @story
-async def test_a_sidecar_whose_topic_was_deleted_while_it_was_stopped_says_that_it_was_made_anew(
+async def test_a_sidecar_whose_topic_was_deleted_while_stopped_reports_that_it_was_recreated(
     was_deleted: bool,
 ) -> None:
     """It has no offsets that would show it, but the log was opened before. A first start says nothing."""
@@ -128,7 +128,7 @@ async def refused(cluster: FakeCluster, why: str) -> None:
 
 @pytest.mark.parametrize("in_what", ["deleted", "made anew"])
 @story
-async def test_offsets_whose_event_topic_is_gone_are_not_taken_for_those_of_deleted_groups(in_what: str) -> None:
+async def test_offsets_whose_event_topic_was_deleted_are_not_taken_for_those_of_deleted_groups(in_what: str) -> None:
     """Each start is refused, not the first alone, with both names; restored, the topic is gone on with."""
     cluster = FakeCluster()
     process = await with_offsets(cluster)
@@ -147,7 +147,7 @@ async def test_offsets_whose_event_topic_is_gone_are_not_taken_for_those_of_dele
 
 @pytest.mark.parametrize("in_what", ["deleted", "made anew"])
 @story
-async def test_groups_whose_topic_of_offsets_is_gone_are_not_served_without_them(in_what: str) -> None:
+async def test_groups_whose_offsets_topic_was_deleted_are_not_served_without_it(in_what: str) -> None:
     """Their consumers would begin elsewhere, without a word: each start is refused, with both names."""
     cluster = FakeCluster()
     process = await with_offsets(cluster)

@@ -16,7 +16,7 @@ def process_on(cluster: FakeCluster) -> ProcessOnKafka:
 
 
 @story
-async def test_offsets_of_a_deleted_group_go_at_the_next_start_if_their_broker_was_away() -> None:
+async def test_offsets_of_a_deleted_group_are_removed_at_the_next_start_after_a_broker_outage() -> None:
     """The events show that it was deleted; nothing else is removed by that."""
     cluster = FakeCluster(2)
     process = await process_on(cluster).start()

@@ -71,7 +71,7 @@ def said(capsys: pytest.CaptureFixture[str]) -> list[str]:
 
 
 @story
-async def test_a_follower_waits_for_a_broker_that_hangs_and_says_so_once(capsys: pytest.CaptureFixture[str]) -> None:
+async def test_a_follower_waits_for_a_hanging_broker_and_logs_it_once(capsys: pytest.CaptureFixture[str]) -> None:
     """After 5 s, however long it takes; then it continues where it was. A second outage works the same."""
     cluster = FakeCluster()
     process = await ProcessOnKafka(cluster.bootstrap).start()
@@ -195,7 +195,7 @@ async def test_a_new_leader_that_does_not_know_of_the_end_yet_takes_nothing_from
 
 @pytest.mark.parametrize("what", ["deleted", "made anew", "made anew and written to"])
 @story
-async def test_a_topic_that_is_taken_away_while_it_is_followed_ends_it(what: str) -> None:
+async def test_a_topic_deleted_while_it_is_followed_ends_the_command(what: str) -> None:
     """Nothing would ever arrive; and a new topic of that name is no part of this history."""
     cluster = FakeCluster()
     process = await ProcessOnKafka(cluster.bootstrap).start()
@@ -217,7 +217,7 @@ async def test_a_topic_that_is_taken_away_while_it_is_followed_ends_it(what: str
     assert follower.joined == ["a"]
 
 
-def test_that_the_topic_was_replaced_is_said_to_a_reader_without_advice_for_owners(
+def test_a_reader_learns_of_a_replaced_topic_without_advice_for_owners(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     """The log cannot be read on: that is the exit code, too."""

@@ -47,7 +47,7 @@ async def begun(process: ProcessOnKafka, cluster: FakeCluster, *topics: str) -> 
 
 
 @story
-async def test_strangers_before_the_first_owner_are_skipped_and_every_start_goes_on() -> None:
+async def test_foreign_records_before_the_first_owner_are_skipped_and_every_start_succeeds() -> None:
     """Also when they have written hundreds of records since: ours are neither the first nor the last ones then."""
     cluster = FakeCluster()
     process = await begun(process_on(cluster), cluster, TOPIC, OFFSETS)
@@ -64,7 +64,7 @@ async def test_strangers_before_the_first_owner_are_skipped_and_every_start_goes
 
 
 @story
-async def test_a_topic_that_strangers_alone_have_written_is_left_to_them() -> None:
+async def test_a_topic_with_only_foreign_records_is_left_unchanged() -> None:
     """It may be another application's data, whose topic was named by mistake."""
     cluster = FakeCluster()
     cluster.create(TOPIC, 3)
@@ -75,7 +75,7 @@ async def test_a_topic_that_strangers_alone_have_written_is_left_to_them() -> No
 
 
 @story
-async def test_strangers_are_not_taken_for_owners_of_an_earlier_version() -> None:
+async def test_foreign_records_are_not_taken_for_those_of_an_earlier_version() -> None:
     """Though their records have the form that those had."""
     cluster = FakeCluster()
     process = process_on(cluster)
@@ -93,7 +93,7 @@ async def test_strangers_are_not_taken_for_owners_of_an_earlier_version() -> Non
 
 
 @story
-async def test_strangers_do_not_hide_that_the_topic_of_the_events_was_made_anew() -> None:
+async def test_foreign_records_do_not_hide_a_recreated_event_topic() -> None:
     """The offsets that are left would be taken for those of deleted groups."""
     cluster = FakeCluster()
     process = await process_on(cluster).start()
@@ -112,7 +112,7 @@ async def test_strangers_do_not_hide_that_the_topic_of_the_events_was_made_anew(
 
 
 @story
-async def test_strangers_do_not_hide_that_the_topic_of_the_offsets_was_made_anew() -> None:
+async def test_foreign_records_do_not_hide_a_recreated_offsets_topic() -> None:
     """Where one partition of it was claimed since, the topic is Muster's."""
     cluster = FakeCluster()
     process = await process_on(cluster).start()
@@ -133,7 +133,7 @@ async def test_strangers_do_not_hide_that_the_topic_of_the_offsets_was_made_anew
 
 
 @story
-async def test_who_only_reads_needs_no_right_to_know_of_the_probe() -> None:
+async def test_a_reader_needs_no_permission_for_the_probe() -> None:
     """Then a topic without an owner's record near its ends belongs to another application, as if no log was opened
     there.
     """

@@ -12,7 +12,7 @@ TOLD = "the previous owner of the event log did not shut down cleanly: if it sti
 
 
 @story
-async def test_an_owner_that_did_not_stop_in_good_order_is_named_once_by_its_successor() -> None:
+async def test_an_owner_that_did_not_stop_cleanly_is_named_once_by_its_successor() -> None:
     """For all partitions together; it is deposed, notices it at its next append, and logs once by which process. A
     process that stopped cleanly is not named.
     """

@@ -153,7 +153,7 @@ async def test_one_hung_broker_of_three_delays_its_own_partitions_alone() -> Non
 
 
 @story
-async def test_a_log_that_is_away_at_the_start_is_waited_for() -> None:
+async def test_a_log_unavailable_at_the_start_is_awaited() -> None:
     """Already while it is opened, when each broker is asked for its settings."""
     cluster = FakeCluster(3)
     await (await ProcessOnKafka(cluster.bootstrap).start()).stop()
@@ -196,7 +196,7 @@ async def test_a_broker_that_hangs_and_leads_nothing_delays_an_opening_until_the
 
 
 @story
-async def test_partitions_whose_leaders_hang_at_the_start_are_waited_for_and_the_others_are_served() -> None:
+async def test_partitions_with_hanging_leaders_at_the_start_are_awaited_and_the_others_served() -> None:
     """Those that hang do not wait for each other's limits, and are served when their leaders have moved."""
     cluster = FakeCluster(4)
     await (await ProcessOnKafka(cluster.bootstrap, partitions=4).start()).stop()

@@ -52,7 +52,7 @@ async def kinds(*awaited: "asyncio.Task[KafkaWriter]") -> Collection[type]:
 
 
 @story
-async def test_what_comes_to_nothing_is_tried_again_after_a_pause() -> None:
+async def test_failed_requests_are_retried_after_a_pause() -> None:
     """The second time, too; and never after a long one."""
     tried: list[float] = []
 
@@ -70,7 +70,7 @@ async def test_what_comes_to_nothing_is_tried_again_after_a_pause() -> None:
 
 @pytest.mark.parametrize("fault", ["hang", "stop"])
 @story
-async def test_claims_that_meet_a_broker_that_is_away_are_unavailable_each(fault: str) -> None:
+async def test_claims_at_an_unreachable_broker_are_each_unavailable(fault: str) -> None:
     """All at their limit, and with the same error; when the broker is back, they succeed at once."""
     async with linked() as (cluster, link):
         await append(await claim(link, writer_config(0)))
@@ -111,7 +111,7 @@ async def test_a_connect_that_fails_in_aiokafka_is_retried(fault: Exception) -> 
 
 
 @story
-async def test_a_request_is_given_up_long_before_the_limit_around_it() -> None:
+async def test_a_request_times_out_long_before_its_outer_limit() -> None:
     """Its connection is closed and the leaders are asked for again, so one that has moved is found by reading, too."""
     async with linked(2) as (cluster, link):
         leader = cluster.partition(TOPIC, 0).leader
@@ -150,7 +150,7 @@ async def test_connections_to_one_broker_do_not_wait_for_those_to_another() -> N
 
 @pytest.mark.parametrize("api_key", [PRODUCE, INIT_PRODUCER_ID, FETCH, METADATA])
 @story
-async def test_a_lost_answer_is_asked_for_again(api_key: int) -> None:
+async def test_a_request_with_a_lost_response_is_repeated(api_key: int) -> None:
     """Nothing is appended twice."""
     async with linked() as (cluster, link):
         await append(await claim(link, writer_config(0)), b"a")
@@ -201,7 +201,7 @@ async def test_a_question_to_any_broker_is_put_to_another_when_one_is_silent() -
 
 
 @story
-async def test_who_waits_at_an_old_leader_goes_on_when_it_is_known_to_have_moved() -> None:
+async def test_a_request_waiting_at_an_old_leader_continues_when_the_move_is_known() -> None:
     """And not when the time of its request is over."""
     async with linked(2) as (cluster, link):
         leader = cluster.partition(TOPIC, 0).leader
@@ -217,7 +217,7 @@ async def test_who_waits_at_an_old_leader_goes_on_when_it_is_known_to_have_moved
 
 
 @story
-async def test_who_was_silent_and_answers_again_is_not_asked_last_any_more() -> None:
+async def test_a_silent_broker_that_responds_again_is_no_longer_tried_last() -> None:
     """Another one may be silent by then."""
     async with linked(2) as (cluster, link):
         cluster.hang(1)
@@ -232,7 +232,7 @@ async def test_who_was_silent_and_answers_again_is_not_asked_last_any_more() -> 
 
 
 @story
-async def test_who_waits_when_the_link_is_closed_is_told_so() -> None:
+async def test_waiters_are_notified_when_the_link_is_closed() -> None:
     """As for a log that cannot be reached, not as for a cancelled task."""
     async with linked() as (cluster, link):
         cluster.hang(1)
@@ -257,7 +257,7 @@ def take_away(cluster: FakeCluster, node: int) -> None:
 
 
 @story
-async def test_a_broker_that_was_away_is_found_again_though_the_one_that_was_named_ends() -> None:
+async def test_a_broker_that_was_unreachable_is_found_again_though_the_bootstrap_server_ends() -> None:
     """As while a cluster is restarted one by one: Metadata names one broker at a time."""
     async with linked(2, names=1) as (cluster, link):
         take_away(cluster, 2)
@@ -289,7 +289,7 @@ async def test_a_link_finds_what_another_one_of_the_process_knows() -> None:
 
 @pytest.mark.parametrize("fault", ["hang", "stop"])
 @story
-async def test_a_link_whose_one_broker_is_away_asks_within_seconds_those_that_others_know(fault: str) -> None:
+async def test_a_link_with_its_one_broker_unreachable_tries_known_others_within_seconds(fault: str) -> None:
     """When it is opened, and while it runs; whether the one refuses or hangs."""
     known = KnownBrokers()
     cluster = FakeCluster(2)
@@ -325,7 +325,7 @@ def test_a_link_that_has_found_no_cluster_takes_no_broker_of_another_one() -> No
     assert not known.of(None, "PLAINTEXT", [given])
 
 
-def test_addresses_of_another_listener_are_not_asked() -> None:
+def test_addresses_of_another_listener_are_not_tried() -> None:
     """Nor is what another cluster named."""
     known = KnownBrokers()
     address = BrokerAddress("elsewhere", 9092)
@@ -360,7 +360,7 @@ class Refusing:
 
 
 @story
-async def test_an_address_that_refuses_is_not_tried_for_each_who_asks() -> None:
+async def test_a_refusing_address_is_not_tried_for_each_request() -> None:
     """Hundreds of lanes may ask: there is one attempt per tenth of a second, and all get its error."""
     async with linked() as (cluster, link):
         cluster.stop(1)
@@ -383,7 +383,7 @@ async def test_an_address_that_refuses_is_not_tried_for_each_who_asks() -> None:
 
 @pytest.mark.parametrize("fault", ["hang", "stop"])
 @story
-async def test_a_request_that_fails_makes_the_link_ask_who_leads_now(fault: str) -> None:
+async def test_a_failed_request_makes_the_link_look_up_the_leader(fault: str) -> None:
     """Immediately, not at its next regular refresh."""
     async with linked(2) as (cluster, link):
         leader = cluster.partition(TOPIC, 0).leader

@@ -38,7 +38,7 @@ def mirrored(cluster: FakeCluster, *, partition: int = PARTITION) -> None:
 
 
 @story
-async def test_records_of_another_clusters_owner_are_strangers() -> None:
+async def test_records_of_another_clusters_owner_are_foreign() -> None:
     """At a start and meanwhile: skipped, named once, and what they overwrote is written again."""
     cluster = FakeCluster()
     first = await ProcessOnKafka(cluster.bootstrap).start()
@@ -70,7 +70,7 @@ async def test_records_of_another_clusters_owner_are_strangers() -> None:
 
 
 @story
-async def test_a_topic_that_holds_nothing_else_is_somebody_elses() -> None:
+async def test_a_topic_with_only_foreign_records_belongs_to_another_program() -> None:
     """It is a copy, which can be read and not be gone on with."""
     cluster = FakeCluster()
     cluster.create(TOPIC, 3, {"cleanup.policy": "compact", "min.compaction.lag.ms": "604800000"})

@@ -101,7 +101,7 @@ async def test_an_owner_that_was_upgraded_meanwhile_is_to_be_started_again() -> 
 
 
 @story
-async def test_a_muster_is_no_cluster_to_keep_a_log_in() -> None:
+async def test_a_muster_is_not_a_cluster_for_a_log() -> None:
     cluster = FakeCluster()
     cluster.group_configs = {CONFIG_OF_A_MUSTER: "muster"}
     with pytest.raises(
@@ -145,7 +145,7 @@ async def test_a_log_that_is_only_read_claims_nothing() -> None:
 
 @pytest.mark.parametrize("mode", ["nobody opened it", "no right to the probe"])
 @story
-async def test_an_empty_topic_that_no_owner_has_opened_is_no_empty_log(mode: str) -> None:
+async def test_an_empty_topic_that_no_owner_has_opened_is_not_an_empty_log(mode: str) -> None:
     """It is another application's, or for a future log; a log that was opened may be empty."""
     cluster = FakeCluster()
     cluster.create(TOPIC, 2, {"cleanup.policy": "delete"})

@@ -59,7 +59,7 @@ async def test_a_coordinator_that_has_moved_since_is_looked_up_again() -> None:
 
 
 @story
-async def test_a_coordinator_whose_broker_is_gone_is_looked_up_while_claims_are_prepared() -> None:
+async def test_a_lost_coordinator_is_looked_up_while_claims_are_prepared() -> None:
     cluster = FakeCluster(nodes=3)
     cluster.coordinator = 3
     log = await opened(cluster)
@@ -75,7 +75,7 @@ async def test_a_coordinator_whose_broker_is_gone_is_looked_up_while_claims_are_
 
 
 @story
-async def test_what_cannot_be_prepared_is_left_to_the_claim() -> None:
+async def test_a_failed_preparation_is_left_to_the_claim() -> None:
     cluster = FakeCluster()
     log = await opened(cluster)
     cluster.stop(1)

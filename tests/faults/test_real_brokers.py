@@ -139,7 +139,7 @@ def test_a_sidecar_relays_while_its_log_is_gone(kafka_broker: Broker, one_node: 
             consumer.close()
 
 
-def test_a_sidecar_relays_though_its_log_is_away_at_the_start(kafka_broker: Broker, one_node: Cluster) -> None:
+def test_a_sidecar_relays_though_its_log_is_unavailable_at_the_start(kafka_broker: Broker, one_node: Cluster) -> None:
     """Groups with members upstream continue there; others get the loading error until the log is loaded."""
     log = ["--log", f"kafka://{one_node.bootstrap}/events-{uuid4().hex[:8]}", "--metrics", f"{HOST}:0"]
     topic, direct = new_topic(kafka_broker.bootstrap), f"group-{uuid4().hex[:8]}"

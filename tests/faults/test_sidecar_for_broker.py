@@ -21,7 +21,7 @@ async def test_a_sidecar_that_is_named_for_a_broker_ends_the_start() -> None:
 
 
 @story
-async def test_topics_that_a_start_makes_in_a_cluster_are_told_once() -> None:
+async def test_topics_that_a_start_creates_in_a_cluster_are_logged_once() -> None:
     cluster = FakeCluster()
     for topics in ([["events", "events_fencing_probe"]], []):
         process = await ProcessOnKafka(cluster.bootstrap).start()

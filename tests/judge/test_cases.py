@@ -142,7 +142,7 @@ def test_culprits_are_processes_that_were_there(cases: list[Case]) -> None:
 @pytest.mark.parametrize(
     "scenario", [each for each in SCENARIOS.values() if each.sort is ScenarioSort.QUIET], ids=lambda s: s.name
 )
-def test_nothing_has_to_be_told_of_a_quiet_case(scenario: JudgedScenario) -> None:
+def test_nothing_must_be_reported_for_a_quiet_case(scenario: JudgedScenario) -> None:
     """But the start; and there is no rebalance after it."""
     for seed in range(4):
         start, *others = play(scenario, seed).truths
@@ -182,14 +182,14 @@ def test_two_crashes_are_two_incidents(cases: list[Case]) -> None:
             assert crashes[0].culprits != crashes[1].culprits
 
 
-def test_who_is_alike_cannot_be_known_to_be_replaced(cases: list[Case]) -> None:
+def test_replacements_of_identical_processes_cannot_be_known(cases: list[Case]) -> None:
     """Dynamic members with one client id on one host, and pods with another host after each restart."""
     for case in of(cases, "restart-at-once"):
         cannot = "one client id, one host" in case.setting or "another host" in case.setting
         assert (case.truths[1].knowable is Knowable.UNKNOWABLE) is cannot
 
 
-def test_a_log_with_a_hole_does_not_tell(cases: list[Case]) -> None:
+def test_a_log_with_a_gap_lacks_the_evidence(cases: list[Case]) -> None:
     """The records at that place are missing, or cannot be read."""
     for name, number in (("unknown", 1), ("lost-beginning", 0)):
         gone = [item for case in of(cases, name) for item in case.history.items if isinstance(item, Gap | Broken)]

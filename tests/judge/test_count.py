@@ -64,7 +64,7 @@ def test_one_story_of_two_crashes_is_merged(crashes: Case) -> None:
     assert other.is_missed
 
 
-def test_a_deployment_told_as_restarts_is_split_and_not_false() -> None:
+def test_a_deployment_reported_as_restarts_is_split_and_not_false() -> None:
     """Each was restarted; it is not the whole."""
     case = next(
         case
@@ -82,7 +82,7 @@ def test_a_deployment_told_as_restarts_is_split_and_not_false() -> None:
     assert not verdict.is_right
 
 
-def test_the_same_kind_told_twice_is_split(crashes: Case) -> None:
+def test_the_same_kind_reported_twice_is_split(crashes: Case) -> None:
     """One of the two would do."""
     tellings = repeated(crashes)
     again = msgspec.structs.replace(tellings[1], key="again", rebalances=frozenset())
@@ -99,7 +99,7 @@ def test_a_wrong_kind_is_false(crashes: Case) -> None:
     assert other.is_right
 
 
-def test_somebody_who_did_nothing_is_false(crashes: Case) -> None:
+def test_an_innocent_culprit_is_false(crashes: Case) -> None:
     """One culprit too many, or another one."""
     tellings = repeated(crashes)
     for culprits in (tellings[2].culprits, tellings[1].culprits + tellings[2].culprits, ("nobody",)):
@@ -107,7 +107,7 @@ def test_somebody_who_did_nothing_is_false(crashes: Case) -> None:
         assert (one.culprits_are_exact, one.is_false, one.is_right) == (False, True, False)
 
 
-def test_somebody_left_out_is_not_exact_and_not_false() -> None:
+def test_a_missing_culprit_is_not_exact_and_not_false() -> None:
     """The tellings of the others are right."""
     case = case_of("network-cut")
     start, cut = repeated(case)
@@ -128,7 +128,7 @@ def test_a_span_is_right_within_a_second(crashes: Case, shift_ms: int, is_right:
         assert (one.span_is_right, one.is_right) == (is_right, is_right)
 
 
-def test_a_crash_told_at_another_moment_is_still_that_crash(crashes: Case) -> None:
+def test_a_crash_reported_at_another_time_is_still_that_crash(crashes: Case) -> None:
     """When the process died: a wrong span, and nothing false."""
     died_ms = crashes.truths[1].extent[0]
     verdicts = count(crashes, replaced(repeated(crashes), 1, span=(died_ms, died_ms), rebalances=frozenset()))
@@ -136,7 +136,7 @@ def test_a_crash_told_at_another_moment_is_still_that_crash(crashes: Case) -> No
     assert not any(verdict.is_false for verdict in verdicts)
 
 
-def test_an_end_that_is_not_told_is_not_right(crashes: Case) -> None:
+def test_a_missing_end_is_not_right(crashes: Case) -> None:
     """The case is over, so it is known."""
     tellings = repeated(crashes)
     one, _ = counted(crashes, replaced(tellings, 1, span=(tellings[1].span[0], None)))
@@ -150,7 +150,7 @@ def test_an_abstention_is_neither_right_nor_false(crashes: Case, fields: dict[st
     assert (one.has_abstained, one.is_right, one.is_false) == (True, False, False)
 
 
-def test_what_cannot_be_known_must_not_be_asserted() -> None:
+def test_unknowable_facts_must_not_be_asserted() -> None:
     """An abstention is right; the truth, asserted, is overclaimed."""
     case = next(
         case
@@ -190,7 +190,7 @@ def test_a_parent_must_be_the_one() -> None:
         assert not verdicts[number].is_right
 
 
-def test_what_was_not_done_is_false() -> None:
+def test_an_invented_incident_is_false() -> None:
     """Something is reported for a quiet case."""
     case = case_of("nothing")
     (start,) = repeated(case)
@@ -201,7 +201,7 @@ def test_what_was_not_done_is_false() -> None:
     assert count(case, [start, msgspec.structs.replace(told, grade="unknown")]) == [right]
 
 
-def test_what_need_not_be_told_may_be(crashes: Case) -> None:
+def test_optional_incidents_may_be_reported(crashes: Case) -> None:
     """An absorbed restart does not count either way, unless something else is reported about it."""
     case = case_of("absorbed-restart")
     start, restart = repeated(case)

@@ -122,7 +122,7 @@ def test_s18_no_generation_of_a_heartbeat_means_goodbye() -> None:
     assert [e.why.cause for e in h.events if isinstance(e, MemberRemoved)] == [Cause.MEMBER_LEFT]
 
 
-def test_s19_a_duel_of_clients_that_cannot_be_fenced_stands_in_the_log() -> None:
+def test_s19_a_duel_of_clients_that_cannot_be_fenced_is_in_the_log() -> None:
     """aiokafka's heartbeats have no instance id, so a replaced member is unknown, comes back with an empty id, and two
     live processes evict each other for ever, unseen: each eviction must be an event with both hosts, and its short
     silence must show that the evicted one was alive.

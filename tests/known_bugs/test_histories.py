@@ -203,7 +203,7 @@ def test_l4_an_event_of_an_unknown_type_is_stepped_over_by_readers_and_stops_one
     simulate(story())
 
 
-def test_l6_a_reading_that_ends_before_the_fence_record_is_no_load() -> None:
+def test_l6_a_read_that_ends_before_the_fence_record_is_not_a_load() -> None:
     """A short read of the log was taken for all of it, and groups returned to an old state: a reading that ends before
     the known end, or before the owner's own fence record, must not be served but repeated.
     """
@@ -225,7 +225,7 @@ def test_l6_a_reading_that_ends_before_the_fence_record_is_no_load() -> None:
     simulate(story())
 
 
-async def test_l6_a_leader_whose_log_ends_too_early_is_asked_again() -> None:
+async def test_l6_a_leader_whose_log_ends_too_early_is_queried_again() -> None:
     """The same on a broker that does not know of the end yet, or has lost it: its end must not be trusted."""
     leader = OneLeader([batch_at(0, Record(b"key", b"value"))], high_watermark=1)
     with pytest.raises(LogUnavailable, match="before 5"):

@@ -19,7 +19,7 @@ NEWER_GROUP_APIS = {
 }
 
 
-def test_s17_a_static_member_that_leaves_by_itself_is_told_from_one_that_was_removed() -> None:
+def test_s17_a_static_member_that_leaves_is_distinguished_from_a_removed_one() -> None:
     """A client library sent LeaveGroup on close for static members too, and each deployment rebalanced for no visible
     reason: such a leave must be one rebalance, with a cause of its own that names member, instance and client.
     """

@@ -74,7 +74,7 @@ async def test_p1_versions_are_offered_that_both_sides_know() -> None:
 
 
 @pytest.mark.parametrize("version", [5, 127, 32_767])
-async def test_p2_an_api_versions_nobody_knows_yet_is_answered(version: int) -> None:
+async def test_p2_an_unknown_api_versions_version_is_answered(version: int) -> None:
     """A client newer than the proxy started with a version that crashed it: the response must be a v0 body with error
     35 and the known versions of this API, and the connection must continue.
     """
@@ -101,7 +101,7 @@ async def test_p3_a_brokers_refusal_in_the_form_of_v0_is_passed_on() -> None:
 
 
 @pytest.mark.parametrize("last", [9, 12], ids=["an older broker", "one that will do"])
-async def test_p4_nothing_of_ours_is_asked_in_a_version_that_the_broker_does_not_offer(last: int) -> None:
+async def test_p4_no_request_of_ours_has_a_version_that_the_broker_does_not_offer(last: int) -> None:
     """A proxy requested metadata in the newest version that it knew itself, and each request stalled for 20 s: our own
     requests must use versions that the broker offers, or the broker must be refused at once, with what is missing.
     """
@@ -238,7 +238,7 @@ async def test_p9_a_produce_without_acknowledgement_is_not_waited_for() -> None:
         assert not connection.is_parked
 
 
-async def test_p14_what_nobody_knows_is_passed_on_as_it_is() -> None:
+async def test_p14_unknown_requests_are_relayed_unchanged() -> None:
     """New and proprietary APIs were refused, or their headers misread: no byte may be changed in either direction."""
     async with scripted_broker() as broker, relaying({1: broker}) as relay:
         client = await relay.connect(1)

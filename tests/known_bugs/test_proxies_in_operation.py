@@ -85,7 +85,7 @@ async def test_p10_a_node_id_without_a_port_takes_no_other_broker_with_it() -> N
         assert f"--listener-map {ID_BEYOND_ALL_PORTS}=PORT" in line["reason"]
 
 
-async def test_p11_a_broker_can_be_reached_as_soon_as_it_is_told_of() -> None:
+async def test_p11_a_broker_can_be_reached_as_soon_as_it_is_advertised() -> None:
     """Clients were sent to ports that were not bound yet, and failed: those of the known brokers must be bound before
     the start completes, and a later broker must have its port before any response names it.
     """
@@ -100,7 +100,7 @@ async def test_p11_a_broker_can_be_reached_as_soon_as_it_is_told_of() -> None:
         assert await (await relay.connect(3)).ask(request(NOBODYS, 0, 1)) == b""
 
 
-async def test_p11_nobody_is_sent_to_a_port_that_somebody_else_has() -> None:
+async def test_p11_no_client_is_sent_to_a_port_of_another_program() -> None:
     """At the start that is an error; later the broker is left out, until it has its port."""
     async with scripted_broker() as broker, relaying({1: broker}) as relay:
         broker.script = telling_of({1: broker, 2: broker})
@@ -143,7 +143,7 @@ def test_p13_white_space_between_servers_means_nothing_and_unknown_properties_ar
         load_settings({"upstream": "kafka:9092", "upstream_config": ["sasl.mechansim=PLAIN"]}, [], None)
 
 
-async def test_p15_ports_are_the_same_after_a_restart_whoever_is_there() -> None:
+async def test_p15_ports_are_the_same_after_a_restart_with_any_brokers() -> None:
     """Random ports left clients with the old ones nowhere, for good: in whatever order brokers appear, and whichever
     are down, each must be where it was.
     """
@@ -160,7 +160,7 @@ async def test_p15_ports_are_the_same_after_a_restart_whoever_is_there() -> None
                 assert [await brokers_told(await relay.connect(number)) for number in brokers] == [told] * 3
 
 
-async def test_p17_who_waits_for_an_answer_is_not_idle() -> None:
+async def test_p17_a_client_that_waits_for_a_response_is_not_idle() -> None:
     """Members with a parked join were closed as idle connections: a client that waits for us must stay, however long;
     one that is silent, stops within a request, or does not read its response, must go.
     """
@@ -193,7 +193,7 @@ async def test_p17_who_waits_for_an_answer_is_not_idle() -> None:
         assert [(await joins.answer())[0], (await fetches.answer())[0]] == [1, 2]
 
 
-async def test_p18_parked_members_take_nobodys_place() -> None:
+async def test_p18_parked_members_take_no_places_of_others() -> None:
     """Parked joins counted against a limit of requests in flight, and a group larger than it never became stable: many
     must be able to wait, while everything else continues, on other connections and, within its limit, on one.
     """

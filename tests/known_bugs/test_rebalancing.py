@@ -82,7 +82,7 @@ def stored_events(storage: MemoryStorage) -> list[AnyRecordedEvent]:
 
 
 @pytest.mark.parametrize("goes", ["is silent", "leaves"])
-def test_r4_an_id_that_was_handed_out_and_not_used_holds_up_nobody_for_long(goes: str) -> None:
+def test_r4_an_unused_member_id_does_not_delay_a_rebalance_for_long(goes: str) -> None:
     """A client that got an id and disappeared was awaited, and nothing could remove it: such an id must expire after
     the client's own session timeout, its client must be able to leave, and the join phase must end then.
     """

@@ -69,7 +69,7 @@ async def asked_everything(process: SimulatedProcess, joined: JoinGroupOutcome) 
     ]
 
 
-def test_s4_a_group_that_moves_tells_nobody_that_he_is_unknown() -> None:
+def test_s4_a_moving_group_answers_no_member_with_unknown_member_id() -> None:
     """A group on its way to another owner answered UNKNOWN_MEMBER_ID, so its members forgot their ids, came back as new
     ones, and fenced newer processes: before, during and after its release, each request must get a retriable error.
     """

@@ -17,7 +17,7 @@ from tests.simulation.virtual_time import simulate
 from tests.waiting import until
 
 
-def test_l5_who_loses_a_partition_while_it_is_read_does_not_serve_it() -> None:
+def test_l5_an_owner_that_loses_a_partition_while_reading_does_not_serve_it() -> None:
     """A coordinator that had lost the leadership during its load called itself active all the same, and parked requests
     were never answered when it unloaded: the load must be aborted, no request be served by it, and pending ones be
     redirected.
@@ -78,7 +78,7 @@ def test_l7_groups_are_listed_once_and_loading_has_an_end() -> None:
 
 
 @pytest.mark.parametrize("after_s", [0, 9])
-def test_l9_after_a_takeover_each_session_has_its_full_time_and_no_more(after_s: int) -> None:
+def test_l9_after_a_takeover_each_session_has_exactly_its_full_timeout(after_s: int) -> None:
     """After a failover all members expired at once, or dead ones lived on: a live member must have its whole session
     from the takeover on, however old its last heartbeat is, and a dead one must be gone after that.
     """

@@ -121,7 +121,7 @@ async def test_r12_a_coordinator_is_found_at_once_whatever_its_groups_do() -> No
         assert await found("later") == first
 
 
-def test_r13_who_leaves_while_there_is_no_coordinator_is_answered_and_gone_in_time() -> None:
+def test_r13_a_leave_without_a_coordinator_is_answered_and_the_member_expires_in_time() -> None:
     """A client crashed when it left and there was no coordinator: while the coordinator loads, stops or has stopped, a
     leave must get a retriable error, and a member that could not leave must expire after the next takeover.
     """
@@ -224,7 +224,7 @@ def test_r15_registered_members_that_come_one_by_one_cost_one(registered: bool, 
 
 
 @pytest.mark.parametrize("garbage", [b"x" * 60, b"", b"\x00", b"\x00\x00\x7f\xff\xff\xff", b"\xff" * 8])
-def test_r16_a_subscription_that_cannot_be_read_stops_nobody(garbage: bytes) -> None:
+def test_r16_an_unreadable_subscription_refuses_no_member(garbage: bytes) -> None:
     """A consumer whose subscription was garbage left its group in PreparingRebalance for good, with all who joined
     later: metadata must be opaque to the rules, and the group must continue with the member and with later ones.
     """
@@ -267,7 +267,7 @@ async def consume(process: SimulatedProcess, instance: str, members: int) -> Joi
 
 
 @pytest.mark.parametrize("gap_ms", [0, 1, 5, 50])
-def test_r17_members_that_come_at_the_same_moment_without_a_delay_do_not_wait_for_the_timeout(gap_ms: int) -> None:
+def test_r17_simultaneous_first_joins_without_a_delay_do_not_wait_for_the_timeout(gap_ms: int) -> None:
     """With an initial rebalance delay of 0, members that joined an empty group together waited for the whole rebalance
     timeout: however close they come, they must be in one generation as soon as the earlier ones have rejoined.
     """

@@ -105,7 +105,7 @@ def tree(tmp_path: Path) -> Path:
         ("if len(before) < 2: raise TimeoutError", Verdict.UNNOTICED),
     ],
 )
-def test_a_time_out_that_the_unchanged_code_runs_into_as_well_is_no_notice(
+def test_a_timeout_that_unchanged_code_also_hits_does_not_count(
     tree: Path, tmp_path: Path, fails: str, verdict: Verdict
 ) -> None:
     """A loaded machine must not count as one: such a trial is repeated."""
@@ -140,7 +140,7 @@ def test_it():
 """
 
 
-def test_what_takes_too_long_is_ended(tree: Path, tmp_path: Path) -> None:
+def test_a_mutant_that_takes_too_long_is_ended(tree: Path, tmp_path: Path) -> None:
     """Like a mutant that hangs, which counts as noticed if the tests end in time without it."""
     stops = "    if mutated: __import__('signal').pause()"
     (tree / "tests" / "few" / "test_it.py").write_text(f"{LOOKS}{stops}\n", encoding="utf-8")
@@ -223,7 +223,7 @@ def test_a_tests_duration_is_that_of_its_fixtures_too() -> None:
     assert seconds_by_test(printed) == {"tests/a.py::test[x y]": 1.25, "tests/b.py::test": 0.5}
 
 
-def test_where_the_first_tests_notice_nothing_the_others_are_run(tree: Path, tmp_path: Path) -> None:
+def test_the_other_tests_run_if_the_first_ones_notice_nothing(tree: Path, tmp_path: Path) -> None:
     """A table of constants may be all that a test looks at."""
     (tree / "tests" / "few" / "test_it.py").write_text(f"{LOOKS}    assert not mutated\n", encoding="utf-8")
     (tree / "tests" / "few" / "test_nothing.py").write_text("def test_it(): pass\n", encoding="utf-8")

@@ -59,7 +59,7 @@ def test_a_build_without_a_safeguard_is_noticed(
         )
 
 
-def test_who_takes_an_instance_id_back_has_the_member_id_it_had() -> None:
+def test_a_reclaimed_instance_id_has_its_former_member_id() -> None:
     """Its join is asked again of the next owner, under the same member id: a rival had taken its place meanwhile."""
     assert not play(550101).violations
 
@@ -75,7 +75,7 @@ def test_a_seed_is_the_same_schedule_everywhere() -> None:
     assert len(played) == 1
 
 
-def test_time_goes_on_where_a_timer_is_due_a_hair_later() -> None:
+def test_time_advances_for_a_timer_that_is_due_slightly_later() -> None:
     """Where clocks differ, the time at which it is due may be the present one by rounding."""
     world = World(1)
     loop = world.new_loop("p")
@@ -96,7 +96,7 @@ def test_time_goes_on_where_a_timer_is_due_a_hair_later() -> None:
     assert len(reached) < 10
 
 
-def test_a_name_leads_to_who_still_listens_under_it() -> None:
+def test_a_name_leads_to_the_process_still_listening_on_it() -> None:
     """When the later one of two processes with one node id ends, the other one is reached again."""
     assert not play(511165).violations
 

@@ -86,7 +86,7 @@ def test_requests_are_noted_with_their_answers() -> None:
         assert (request.api, request.version, request.body["member_id"], request.error) == ("Heartbeat", 4, "m", 25)
 
 
-def test_a_request_in_a_version_that_nobody_knows_is_named() -> None:
+def test_an_unknown_request_version_is_named() -> None:
     """Its client id is read all the same: clients first send ApiVersions in their newest version."""
     frame = struct.pack(">hhih", API_KEYS["ApiVersions"], 99, 1, 3) + b"abc" + b"?"
     request = read_request(frame, 5.0)
@@ -119,7 +119,7 @@ def watched(*connections: SeenConnection, undone_ms: float | None = 2_000) -> Wa
     )
 
 
-def test_a_return_on_another_connection_is_told_from_the_old_ones_end() -> None:
+def test_a_return_on_another_connection_is_distinguished_from_the_old_ones_end() -> None:
     """Java does this after SIGCONT: the old one ends then, and the old member id is used on the new one."""
     old = seen(0, join(0, ""), heartbeat(900, "m-1"), ended_ms=2_000)
     new = seen(1, heartbeat(2_010, "m-1", error=25), join(2_020, ""), heartbeat(2_100, "m-2"))
@@ -141,7 +141,7 @@ def test_a_return_on_the_same_connection() -> None:
     assert (back.joined, back.refusals, back.join_on_own, back.beats_on_own) == (True, (), True, True)
 
 
-def test_heartbeats_that_go_on_are_no_return() -> None:
+def test_continued_heartbeats_are_not_a_return() -> None:
     """For example of a client without max.poll.interval.ms."""
     own = seen(0, join(0, ""), heartbeat(900, "m-1"), heartbeat(2_100, "m-1"))
     back = fact_of(watched(own), "1.0").returned

@@ -153,7 +153,7 @@ def application(kind: type[Librdkafka | Java], bootstrap: str, topic: str) -> It
 
 
 @pytest.mark.parametrize("kind", [Librdkafka, Java])
-def test_a_released_group_moves_to_the_newer_protocol_and_back_with_nobody_idle(
+def test_a_released_group_moves_to_the_newer_protocol_and_back_without_idle_members(
     sidecar: MusterProcess, kafka_cluster: Cluster, topic: str, kind: type[Librdkafka | Java]
 ) -> None:
     """Kafka's own online migration, through the sidecar, both ways; then the group is adopted. The offsets stay."""

@@ -95,7 +95,7 @@ def test_a_group_is_served_by_all_and_an_edge_that_dies_is_started_again(kafka_b
         assert muster.stop() == 0
 
 
-def test_who_connects_while_an_edge_is_dead_is_answered(kafka_broker: Broker) -> None:
+def test_a_client_that_connects_while_an_edge_is_dead_is_answered(kafka_broker: Broker) -> None:
     """At the bootstrap address and at a broker's, by its successor if the kernel has chosen that: none is reset."""
     with several(kafka_broker, f"several-{os.getpid()}-dead") as (muster, metrics):
         until_so(lambda: is_ready(metrics), lambda: muster.output[-2_000:])
@@ -175,7 +175,7 @@ def test_a_supervisor_is_started_again_while_the_processes_of_the_one_that_was_k
         go_on.join()
 
 
-def test_as_the_first_process_of_a_container_it_stops_as_asked_and_leaves_no_zombies(kafka_broker: Broker) -> None:
+def test_as_pid_1_of_a_container_it_stops_on_request_and_leaves_no_zombies(kafka_broker: Broker) -> None:
     """SIGTERM ends all cleanly; orphans of other processes are reaped, too."""
     unshare = ["unshare", "--user", "--map-root-user", "--pid", "--fork", "--kill-child", "--mount-proc"]
     if subprocess.run([*unshare, "true"], check=False, capture_output=True).returncode:

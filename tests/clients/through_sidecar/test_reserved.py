@@ -22,7 +22,7 @@ AVRO: Final = b"\xc3\x01"
 NOT_AN_OWNER: Final = f"muster-{EVENTS}-events"
 
 
-def test_a_sidecar_is_no_cluster_for_another_sidecar(sidecar: MusterProcess) -> None:
+def test_a_sidecar_is_not_a_cluster_for_another_sidecar(sidecar: MusterProcess) -> None:
     """Not even with a separate event log, which the cluster does not show."""
     arguments = ["--listen", "127.0.0.1:0", "--upstream", sidecar.bootstrap, "--log", "memory:"]
     done = run_muster("serve", *arguments)
@@ -38,7 +38,7 @@ def test_nor_is_it_one_for_an_event_log(sidecar: MusterProcess) -> None:
     assert f"{sidecar.bootstrap} is a Muster, not a broker" in done.stderr
 
 
-def test_nobody_writes_the_event_topic(sidecar: MusterProcess, kafka_cluster: Cluster) -> None:
+def test_no_client_writes_the_event_topic(sidecar: MusterProcess, kafka_cluster: Cluster) -> None:
     """Producing to it by name, as librdkafka does, is refused; records for other topics arrive."""
     told: list[confluent_kafka.KafkaError | None] = []
     producer = confluent_kafka.Producer({"bootstrap.servers": sidecar.bootstrap, "linger.ms": 0})
@@ -60,7 +60,7 @@ def test_nor_by_its_id(sidecar: MusterProcess, kafka_cluster: Cluster) -> None:
     assert [value for value in written if len(value) == SIZE and not value.startswith(AVRO)] == []
 
 
-def test_nobody_deposes_an_owner(sidecar: MusterProcess) -> None:
+def test_no_client_deposes_an_owner(sidecar: MusterProcess) -> None:
     """With the owner's transactional id; a similar id is allowed."""
     for transactional_id in (f"muster-{EVENTS}-0", NOT_AN_OWNER):
         producer = confluent_kafka.Producer(

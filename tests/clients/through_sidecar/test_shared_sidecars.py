@@ -208,7 +208,7 @@ def test_an_edge_hears_at_once_that_an_owner_is_gone(kafka_broker: Broker, tmp_p
         )
 
 
-def test_an_edge_with_another_secret_is_not_ready_and_says_so_everywhere(sidecars: Sidecars, tmp_path: Path) -> None:
+def test_an_edge_with_another_secret_is_not_ready_and_reports_it_everywhere(sidecars: Sidecars, tmp_path: Path) -> None:
     """In /readyz, in its metrics and in `muster status`; with the others' secret it is ready, without a restart."""
     secret = tmp_path / "secret"
     secret.write_text(secrets.token_hex(32))
@@ -331,7 +331,7 @@ async def until_heard(member: Member) -> None:
             await asyncio.sleep(0.1)
 
 
-def test_members_go_on_when_the_owner_is_suspended(kafka_broker: Broker, tmp_path: Path) -> None:
+def test_members_continue_when_the_owner_is_suspended(kafka_broker: Broker, tmp_path: Path) -> None:
     """No request waits for it for ever; members that join meanwhile are in the next owner's group, and it disturbs
     nothing later.
     """
@@ -362,7 +362,7 @@ def test_members_go_on_when_the_owner_is_suspended(kafka_broker: Broker, tmp_pat
         asyncio.run(scene())
 
 
-def test_members_of_a_suspended_sidecar_are_answered_when_it_goes_on(kafka_broker: Broker, tmp_path: Path) -> None:
+def test_members_of_a_suspended_sidecar_are_answered_when_it_resumes(kafka_broker: Broker, tmp_path: Path) -> None:
     """The owner answers, which has a longer session for them."""
     with sharing_sidecars(kafka_broker, tmp_path) as sidecars:
         group_id, frontend = sidecars.group_of(2), sidecars.by_node[1]

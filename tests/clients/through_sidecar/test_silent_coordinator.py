@@ -19,7 +19,7 @@ SESSION_MS = 2_000
 WITHIN_S = 60
 
 
-async def test_nobody_is_expired_while_the_broker_behind_it_hangs(tmp_path: Path) -> None:
+async def test_no_member_expires_while_the_broker_behind_it_hangs(tmp_path: Path) -> None:
     """A heartbeat has arrived, but the broker does not answer whether its sender is authorized."""
     options = ["--log", f"sqlite:///{tmp_path / 'events.db'}", "--authorization-cache-ms", "0"]
     with running_cluster(1) as cluster, running_sidecar(cluster.bootstrap, nodes=[1], options=options) as muster:

@@ -96,7 +96,7 @@ ENOUGH: Tally = Counter(
 """Minimum counts of Kafka's responses."""
 
 
-def test_what_was_found_once_is_answered_alike(pair: Pair) -> None:
+def test_schedules_that_once_differed_give_equal_responses(pair: Pair) -> None:
     """Each schedule that differed, in its shortest form."""
     results = compare_all(pair, {path.name: read(path) for path in sorted(FOUND.glob("*.json"))})
     if wrong := differences(results):

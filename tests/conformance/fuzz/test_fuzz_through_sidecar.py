@@ -36,7 +36,7 @@ def test_random_schedules_are_answered_alike(pair: Pair) -> None:
         pytest.fail("\n\n".join(wrong), pytrace=False)
 
 
-def test_what_was_found_once_is_answered_alike(pair: Pair) -> None:
+def test_schedules_that_once_differed_give_equal_responses(pair: Pair) -> None:
     """Each schedule that differed, in its shortest form."""
     schedules = {path.name: read(path) for path in sorted(FOUND.glob("*.json"))}
     if wrong := differences(compare_all(pair, schedules, in_front=True)):

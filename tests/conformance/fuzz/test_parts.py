@@ -58,7 +58,7 @@ def test_a_schedule_with_an_unknown_word_is_refused() -> None:
         from_text(text)
 
 
-def test_all_versions_that_muster_offers_are_asked_for() -> None:
+def test_all_versions_that_muster_offers_are_requested() -> None:
     """A new version of the ten APIs cannot be forgotten."""
     offered = {api.name: list(api.versions) for api in APIS.values()}
     asked = {kind.__name__: list(versions) for kind, versions in VERSIONS.items()}
@@ -83,7 +83,7 @@ def _leaves(kind: type[Step]) -> set[type[Step]]:
 # ---- shrinking -----------------------------------------------------------------------------------------
 
 
-async def test_what_does_not_matter_is_left_out() -> None:
+async def test_irrelevant_steps_are_left_out() -> None:
     """The two of sixty steps that make it fail remain, without irrelevant oddities."""
     culprits = (Gather(whos=(0, 1, 2)), DeleteGroups(version=1, others=True))
     schedule = generate(3, steps=60)
@@ -99,7 +99,7 @@ async def test_what_does_not_matter_is_left_out() -> None:
     assert short.steps == (Gather(whos=(1,)), DeleteGroups(others=True))
 
 
-async def test_what_comes_after_the_difference_goes_first() -> None:
+async def test_steps_after_the_difference_are_removed_first() -> None:
     """One trial cuts off the rest."""
     tried: list[int] = []
     schedule = msgspec.structs.replace(generate(3, steps=60), steps=(Pass(),) * 30 + (DeleteGroups(),) + (Pass(),) * 29)
@@ -147,7 +147,7 @@ def test_the_leader_is_free_when_the_last_one_is_gone(views: list[str], joined: 
     assert leadership.is_free(_joined(*joined, leader=joined[0])) is free
 
 
-def test_answers_of_a_known_generation_tell_of_no_new_one() -> None:
+def test_responses_of_a_known_generation_reveal_no_new_one() -> None:
     """A join that is answered at once does not end a join phase."""
     leadership = Leadership()
     answers = _joined("a", "b", leader="a")
@@ -157,7 +157,7 @@ def test_answers_of_a_known_generation_tell_of_no_new_one() -> None:
     assert leadership.new_generation(answers) == answers
 
 
-def test_what_happens_later_does_not_decide_who_led() -> None:
+def test_later_events_do_not_decide_the_leader() -> None:
     """Three members could lead a new generation; before its responses are read, two of them are gone again."""
     leadership = Leadership()
     leadership.looked(_view("b", "c", "d", state=PREPARING))
@@ -187,7 +187,7 @@ def test_a_brief_session_burns_until_its_member_is_gone() -> None:
     assert fuse.longest_ms(_view("b", state=PREPARING)) == 0
 
 
-def test_who_is_not_patient_burns_until_all_have_synced() -> None:
+def test_an_impatient_driver_waits_actively_until_all_have_synced() -> None:
     """Rebalances end by themselves, and so does the wait for syncs."""
     fuse = Fuse(patient=False)
     view = _view("a", "b")
@@ -206,7 +206,7 @@ def test_who_is_not_patient_burns_until_all_have_synced() -> None:
     assert fuse.running(view) == set()
 
 
-def test_a_run_that_took_too_long_is_given_up() -> None:
+def test_a_run_that_took_too_long_is_discarded() -> None:
     """A request close to a timer that may have expired proves nothing."""
     fuse = Fuse(patient=True)
     preparing = _view("a", state=PREPARING)
@@ -221,7 +221,7 @@ def test_a_run_that_took_too_long_is_given_up() -> None:
 # ---- turns ---------------------------------------------------------------------------------------------
 
 
-async def test_who_is_urgent_has_the_next_turn() -> None:
+async def test_urgent_clients_have_the_next_turn() -> None:
     """Then those that came first."""
     turns, served = Turns(), list[str]()
     for _ in range(AT_A_TIME):

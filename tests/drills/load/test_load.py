@@ -41,7 +41,7 @@ def test_a_group_has_formed_when_all_have_a_partition_of_their_own_in_one_genera
     assert begun._formed() == formed
 
 
-async def test_what_was_asked_before_was_not_measured_since() -> None:
+async def test_earlier_requests_are_not_in_later_measurements() -> None:
     """There have to be heartbeats and commits after that time, with responses."""
     begun = load()
     begun._asking.asked += [asked(900, 1_100), asked(1_000, 1_100, Kind.COMMIT), asked(1_000, None)]

@@ -33,7 +33,7 @@ def test_a_single_one_of_what_is_to_be_none_is_too_many() -> None:
         assert not verdicts(**{name: 1})[goal]
 
 
-def test_a_kind_that_nobody_asked_for_since_the_fault_is_a_goal_that_is_not_met() -> None:
+def test_a_kind_without_requests_since_the_fault_is_a_missed_goal() -> None:
     """Members sent such requests before, so the kind should have been measured."""
     measured = waits([asked(1_000, 1_500)], Kind.HEARTBEAT, fault_ms=2_000, end_ms=4_000)
     (told,) = [
@@ -44,6 +44,6 @@ def test_a_kind_that_nobody_asked_for_since_the_fault_is_a_goal_that_is_not_met(
     assert (told.measured, told.is_met) == (None, False)
 
 
-def test_what_was_not_measured_is_not_met() -> None:
+def test_an_unmeasured_goal_is_missed() -> None:
     """Members may have waited all the time."""
     assert not Goal(name="x", measured=None, at_most=5, is_time=True).is_met

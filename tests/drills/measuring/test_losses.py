@@ -35,7 +35,7 @@ def compared(script: Script, *places: Place) -> Losses:
     return losses(acknowledged, {GROUP: script.history().items}, {})
 
 
-def test_what_is_in_the_log_is_not_lost(script: Script) -> None:
+def test_logged_places_and_assignments_are_not_lost(script: Script) -> None:
     """Places and assignments, including those of a member that has another id by now."""
     first, now = script.first, script.of("app-0").member_id  # type: ignore[attr-defined]
     told = compared(script, place(first), place(first, assigned=0), place(now, assigned=0), place(now))

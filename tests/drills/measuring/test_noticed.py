@@ -28,5 +28,5 @@ def test_attempts_that_were_made_again_are_hidden() -> None:
     )
 
 
-def test_who_noticed_nothing_has_nothing_to_say() -> None:
+def test_a_member_that_noticed_nothing_has_nothing_to_report() -> None:
     assert noticed([asked(1_000, 1_001)], fault_ms=0) == hidden([asked(1_000, 1_001)], fault_ms=0) == ()

@@ -46,7 +46,7 @@ def test_a_takeover_after_a_crash_has_four_phases() -> None:
     assert (told.events_read, told.groups) == (7, 2)
 
 
-def test_who_stops_in_good_order_hands_over_first() -> None:
+def test_a_clean_stop_hands_over_first() -> None:
     """Then the detection begins with its CoordinatorStopped."""
     events = [stopped(1_100, epoch=1), elected(1_400, epoch=2), ready(1_700, epoch=2, took_ms=400)]
     (told,) = takeovers(events, [1_000], {})
@@ -54,7 +54,7 @@ def test_who_stops_in_good_order_hands_over_first() -> None:
     assert told.total_ms == 700
 
 
-def test_what_was_before_the_fault_is_no_takeover_of_it() -> None:
+def test_earlier_takeovers_do_not_belong_to_the_fault() -> None:
     """Neither the first owner's claim, nor its last record in another takeover."""
     events = [
         elected(100, epoch=0),
@@ -79,7 +79,7 @@ def test_each_takeover_counts_from_the_last_fault_before_it() -> None:
     assert (second.since_ms, second.detection_ms) == (5_000, 50)
 
 
-def test_a_claim_that_nobody_served_is_passed_over() -> None:
+def test_a_claim_that_was_never_served_is_skipped() -> None:
     """Like that of another writer that ended at once: the owner after it is the one that took over."""
     events = [elected(1_010, epoch=5, owner="intruder:0"), elected(1_500, epoch=6), ready(1_600, epoch=6, took_ms=150)]
     (told,) = takeovers(events, [1_000], {})
@@ -93,7 +93,7 @@ def test_a_takeover_that_seems_to_begin_before_the_fault_begins_with_it() -> Non
     assert (told.detection_ms, told.claim_ms, told.reading_ms) == (0, 1, 49)
 
 
-def test_partitions_are_told_apart() -> None:
+def test_partitions_are_distinguished() -> None:
     events = [
         elected(1_100, epoch=1, partition=3),
         elected(1_100, epoch=1, partition=1),

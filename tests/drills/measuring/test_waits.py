@@ -13,7 +13,7 @@ def test_a_request_that_was_over_before_the_fault_counts_as_before() -> None:
     assert (told.asked, told.longest_ms) == (1, 10)
 
 
-def test_a_request_under_way_when_the_fault_came_counts_from_its_own_beginning() -> None:
+def test_a_request_in_flight_at_the_fault_counts_from_its_beginning() -> None:
     """It had no response for that long, for whatever reason."""
     told = waits([asked(900, 1_700, member="member-3")], Kind.HEARTBEAT, fault_ms=1_000, end_ms=2_000)
     assert told.longest_ms == 800

@@ -44,7 +44,7 @@ def test_it_loads_without_errors_and_shows_processes_and_members(page: Tab) -> N
     assert page.run("document.documentElement.scrollWidth <= innerWidth")
 
 
-def test_what_is_pointed_at_is_told(page: Tab) -> None:
+def test_hovering_shows_details(page: Tab) -> None:
     """A box by its sentences; a lane by its name and its state at that time."""
     n = page.run("[...document.querySelectorAll('article')].findIndex(each => each.dataset.kind === 'reading')")
     page.mouse("mouseMoved", *middle(page, f'[data-n="{n}"]'))

@@ -23,7 +23,7 @@ def printed(told: Result) -> str:
     return capture.get()
 
 
-def test_a_drill_in_which_nobody_noticed_meets_its_goals() -> None:
+def test_a_drill_without_noticed_effects_meets_its_goals() -> None:
     """With the takeover by its phases, and the errors that clients hid."""
     told = result(recorded())
     assert told.is_met
@@ -58,7 +58,7 @@ def test_a_rebalance_after_the_fault_is_counted_and_explained() -> None:
     assert rebalance.why in printed(told)
 
 
-def test_what_is_missing_is_named() -> None:
+def test_lost_items_are_named() -> None:
     """A membership, and a commit."""
     nobody = Place(group_id=GROUP, generation_id=1, member_id="nobody", assignment=b"x")
     acknowledged = Acknowledged(places={nobody}, joins=1, commits={(GROUP, 1): 4}, commit_count=4)
@@ -77,7 +77,7 @@ def test_of_many_that_are_missing_some_are_named() -> None:
     assert " and 3 more" in told
 
 
-def test_an_error_is_no_answer_with_which_a_takeover_ends() -> None:
+def test_an_error_does_not_end_a_takeover() -> None:
     """A member got a response, but an error."""
     early = Asked(
         kind=Kind.HEARTBEAT,
@@ -97,7 +97,7 @@ def test_the_json_has_plain_values() -> None:
     assert msgspec.json.decode(msgspec.json.encode(told), type=Result) == told
 
 
-def test_tables_tell_the_verdict_first_and_every_phase() -> None:
+def test_tables_show_the_verdict_first_and_every_phase() -> None:
     text = printed(msgspec.structs.replace(result(recorded()), left=("topic x: it is stuck",)))
     assert text.startswith("takeover: all goals are met")
     for phase in ("detection", "claim", "reading", "answering", "all phases"):
@@ -107,7 +107,7 @@ def test_tables_tell_the_verdict_first_and_every_phase() -> None:
     assert "Not cleaned up: topic x: it is stuck" in text
 
 
-def test_a_lane_has_who_owned_what_and_who_waited() -> None:
+def test_a_lane_has_owners_and_waiting_members() -> None:
     """A process owns nothing from its death on; a member's waits are between its bars."""
     told = recorded()
     waited = members_waits(told.asked, fault_ms=FAULT_MS, end_ms=told.ended_ms)
@@ -139,7 +139,7 @@ def test_moments_are_the_fault_its_phases_and_the_longest_waits() -> None:
 
 
 @pytest.mark.parametrize("is_met", [True, False])
-def test_a_page_has_all_of_it_and_asks_nobody(is_met: bool) -> None:
+def test_a_page_is_complete_and_makes_no_requests(is_met: bool) -> None:
     told = recorded() if is_met else recorded(rebalanced())
     page = document(result(told), told, made_ms=FAULT_MS + 60_000)
     assert ("all goals met" in page) == is_met

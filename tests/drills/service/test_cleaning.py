@@ -11,7 +11,7 @@ NOBODY = "127.0.0.1:1"
 
 
 @pytest.mark.parametrize("group_id", ["orders", "muster-drill-9876543210-static-0"])
-async def test_nothing_is_asked_for_a_group_of_others(group_id: str) -> None:
+async def test_nothing_is_requested_for_a_group_of_others(group_id: str) -> None:
     """Not even for the drill's own group in the same request."""
     names = Names("0123456789")
     with pytest.raises(NotOurs, match=f"group {group_id} was not made by this drill"):

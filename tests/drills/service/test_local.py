@@ -31,5 +31,5 @@ def test_partitions_are_shared_when_each_has_one_owner_and_none_moves(
     assert _is_shared([process({"ours": [7]}, each) for each in shares], 5) == is_shared
 
 
-def test_who_has_said_nothing_yet_has_no_share() -> None:
+def test_a_process_that_has_not_reported_has_no_share() -> None:
     assert not _is_shared([process({"ours": [0, 1, 2, 3, 4]}), process()], 5)

@@ -129,7 +129,7 @@ async def test_while_it_is_cut_nothing_passes_and_afterwards_all_does(
         await client.close()
 
 
-async def test_the_end_of_a_connection_is_not_heard_while_it_is_cut(
+async def test_the_end_of_a_connection_is_not_noticed_while_it_is_cut(
     backend: Backend, proxy: Proxy, weather: Weather
 ) -> None:
     """Only when the network is healed."""
@@ -172,7 +172,7 @@ async def test_requests_are_not_late(backend: Backend, proxy: Proxy, weather: We
     await client.close()
 
 
-async def test_who_hangs_up_is_hung_up_on_at_the_other_end(backend: Backend, proxy: Proxy) -> None:
+async def test_a_disconnect_is_passed_on_to_the_other_end(backend: Backend, proxy: Proxy) -> None:
     client = await Client().connect(proxy.before(await backend.start()))
     client.send()
     await until(lambda: len(client.heard) == 1)
@@ -180,7 +180,7 @@ async def test_who_hangs_up_is_hung_up_on_at_the_other_end(backend: Backend, pro
     await until(lambda: client.is_over)
 
 
-async def test_where_nobody_listens_a_connection_ends(proxy: Proxy) -> None:
+async def test_a_connection_to_a_closed_port_ends(proxy: Proxy) -> None:
     client = await Client().connect(proxy.before(BrokerAddress(HOST, 1)))
     await until(lambda: client.is_over)
 

@@ -32,7 +32,7 @@ def test_invalid_addresses_are_named(text: str) -> None:
 
 
 @pytest.mark.parametrize("text", ["kafka", ":9092", "kafka:", "kafka:x", "k:²", "kafka:-1", "kafka: 1"])
-def test_an_address_to_listen_at_is_asked_for_without_the_text_that_was_given(text: str) -> None:
+def test_a_valid_listen_address_is_requested_without_the_given_text(text: str) -> None:
     """The caller, which has read it, says where it was."""
     with pytest.raises(ValueError, match=r"^should be HOST:PORT, for example 127\.0\.0\.1:9092$"):
         read_address(text)
@@ -48,7 +48,7 @@ def test_ports_are_read_up_to_the_last(port: int, is_one: bool) -> None:
 
 
 @pytest.mark.parametrize("read", [read_address, read_servers])
-def test_a_port_that_is_too_high_is_told_so(read: Callable[[str], object]) -> None:
+def test_a_port_that_is_too_high_is_reported(read: Callable[[str], object]) -> None:
     """HOST:PORT it is."""
     with pytest.raises(ValueError, match="should be HOST:PORT with a port of 65535 at most"):
         read("kafka:70000")

@@ -79,14 +79,14 @@ def with_error(answer: bytes) -> bytes:
     return answer[:9] + struct.pack(">h", UNKNOWN_ERROR) + answer[11:]
 
 
-async def test_an_error_that_nobody_knows_is_unknown() -> None:
+async def test_an_unassigned_error_code_is_unknown() -> None:
     async with asking() as (broker, ask, _):
         broker.changed_answers[HEARTBEAT] = with_error
         assert (await ask(heartbeat_question())).error_code is ErrorCode.unknown_server_error
         assert broker.connections == 1
 
 
-async def test_tagged_fields_that_nobody_knows_are_stepped_over() -> None:
+async def test_unknown_tagged_fields_are_skipped() -> None:
     """Also in the header, which has the first one, after the correlation id."""
     async with asking() as (broker, ask, _):
         broker.changed_answers[HEARTBEAT] = lambda answer: answer[:4] + TAGGED_FIELD + answer[5:-1] + TAGGED_FIELD
@@ -103,7 +103,7 @@ async def test_tagged_fields_that_nobody_knows_are_stepped_over() -> None:
     ],
     ids=["none", "another", "more"],
 )
-async def test_an_answer_about_other_groups_than_were_asked_about_is_none(groups: bytes, told: str) -> None:
+async def test_a_response_about_other_groups_than_requested_is_refused(groups: bytes, told: str) -> None:
     request = DescribeGroupsRequest(groups=(GroupId("g"),), include_authorized_operations=False)
     entries = [b"\0\0\x02" + bytes([each]) + b"\x01\x01\x01\x01" + bytes(4) + b"\0" for each in groups]
     changed = bytes([len(groups) + 1]) + b"".join(entries) + b"\0"
@@ -199,7 +199,7 @@ def lying_brokers(answer: bytes) -> bytes:
     ],
     ids=["a length that lies", "cut", "cut within the header", "of another request", "one without a version"],
 )
-async def test_an_answer_that_cannot_be_read_names_who_gave_it_and_to_what(
+async def test_an_unreadable_response_names_its_sender_and_request(
     request_of: Callable[[], Any], api_key: int, change: Callable[[bytes], bytes], told: str
 ) -> None:
     """Its connection is closed, and the next question is asked on another one."""
@@ -212,7 +212,7 @@ async def test_an_answer_that_cannot_be_read_names_who_gave_it_and_to_what(
         assert broker.connections == 2
 
 
-async def test_who_behind_an_address_cannot_be_told_is_not_asked_anything_else() -> None:
+async def test_an_unidentified_server_is_sent_no_other_requests() -> None:
     """Nothing was sent but the question whose broker it is."""
     async with asking() as (broker, _, connections):
         broker.stop()
@@ -225,7 +225,7 @@ async def test_who_behind_an_address_cannot_be_told_is_not_asked_anything_else()
         assert not isinstance(raised.value, AnswerLost)
 
 
-async def test_who_gives_no_readable_versions_has_not_hung_up() -> None:
+async def test_unreadable_versions_are_not_a_disconnect() -> None:
     """aiokafka asks for them as it connects; that the broker wants credentials would be a wrong guess."""
     async with fake_broker() as broker:
         broker.changed_answers[API_VERSIONS] = lambda answer: answer[:9]

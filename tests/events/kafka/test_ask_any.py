@@ -54,7 +54,7 @@ class Link(ClusterLink):
     ids=["all away", "one away", "all refuse", "none of ours left", "one of each"],
 )
 @story
-async def test_what_may_pass_is_tried_again_and_what_all_say_is_told(
+async def test_transient_errors_are_retried_and_a_common_error_is_raised(
     failures: tuple[LinkError, LinkError], raised: type[LinkError]
 ) -> None:
     """A refusal is final if no other broker might accept us; a shortage is ours only if there is nothing else."""
@@ -65,7 +65,7 @@ async def test_what_may_pass_is_tried_again_and_what_all_say_is_told(
 
 
 @story
-async def test_who_refuses_while_another_answers_is_told_of(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_refusal_is_logged_while_another_server_responds(monkeypatch: pytest.MonkeyPatch) -> None:
     """A broker that is merely down is not reported."""
     monkeypatch.setattr(random, "shuffle", lambda _: None)
     for failure, told in ((LinkRefused("not let in"), ["not let in"]), (TryAgain("away"), [])):

@@ -39,7 +39,7 @@ def check_partitions(key: int, asked: dict[str, list[int]], answered: dict[str, 
 
 
 @pytest.mark.parametrize("key", REQUESTS)
-def test_a_response_about_partitions_has_those_that_were_asked_about(key: int) -> None:
+def test_a_response_about_partitions_has_the_requested_ones(key: int) -> None:
     """Whatever their order."""
     asked = {"a": [0, 1], "b": [0]}
     check_partitions(key, asked, {"b": [0], "a": [1, 0]})
@@ -86,7 +86,7 @@ def test_the_partitions_of_kios_requests_are_found(question: Question) -> None:
 
 
 @pytest.mark.parametrize("answered", [["a", "b"], ["b"], ["a", "b", "c"], ["a", "b", "a"]])
-def test_topics_and_configs_are_those_that_were_asked_for(answered: list[str]) -> None:
+def test_topics_and_configs_are_the_requested_ones(answered: list[str]) -> None:
     topics = Named(__api_key__=CREATE_TOPICS, topics=[Named(name="a"), Named(name="b")])
     configs = Named(__api_key__=DESCRIBE_CONFIGS, resources=[Named(resource_name="a"), Named(resource_name="b")])
     for request, response in (

@@ -29,7 +29,7 @@ def closed_by(cause: BaseException | None) -> KafkaConnectionError:
     ],
     ids=lambda each: repr(each) if isinstance(each, Exception) else each.__name__,
 )
-async def test_an_answer_that_aiokafka_cannot_read_is_told_from_a_connection_that_ends(
+async def test_a_response_that_aiokafka_cannot_read_is_distinguished_from_a_disconnect(
     monkeypatch: pytest.MonkeyPatch, error: Exception, raised: type[Exception]
 ) -> None:
     """The one would be the same again; the other may be a broker that is restarting."""

@@ -31,7 +31,7 @@ def unexplained(address: BrokerAddress, error: Exception) -> LinkError:
     return TryAgain(f"{address}: {error}")
 
 
-async def test_an_address_at_which_somebody_waits_is_not_forgotten() -> None:
+async def test_an_address_with_waiters_is_not_forgotten() -> None:
     """A connection that is opened there has to be found when all are closed."""
     with socket.create_server(("127.0.0.1", 0)) as silent:
         place = BrokerAddress("127.0.0.1", silent.getsockname()[1])
@@ -67,7 +67,7 @@ async def test_a_connection_counts_as_lost_when_the_broker_ends_it(ended_by: str
 
 
 @story
-async def test_a_connection_that_never_came_to_use_is_no_lost_one() -> None:
+async def test_an_unused_connection_is_not_a_lost_one() -> None:
     """It breaks while it is asked of which cluster its broker is."""
     broker, lost = SimulatedBroker(1), list[None]()
     connections = Connections(
@@ -118,7 +118,7 @@ async def test_a_connection_from_before_the_cluster_was_known_may_be_to_another_
 
 
 @story
-async def test_who_waits_for_a_connection_that_is_hung_up_on_is_told_at_once() -> None:
+async def test_a_waiter_is_notified_at_once_when_its_connection_closes() -> None:
     """Only in that lane; connections being opened in others continue."""
     broker = SimulatedBroker(1)
     broker.is_hung = True
@@ -138,7 +138,7 @@ async def test_who_waits_for_a_connection_that_is_hung_up_on_is_told_at_once() -
 
 
 @story
-async def test_a_time_out_is_told_in_the_limit_that_has_ended() -> None:
+async def test_a_timeout_names_the_limit_that_ended() -> None:
     """A request that may take less than a connection ends the attempt to connect; or the wait for the answer."""
     broker = SimulatedBroker(1)
     broker.is_hung = True
@@ -156,7 +156,7 @@ async def test_a_time_out_is_told_in_the_limit_that_has_ended() -> None:
 
 
 @story
-async def test_who_asks_right_after_a_failure_is_told_the_same_with_its_cause() -> None:
+async def test_a_request_right_after_a_failure_gets_the_same_error_with_its_cause() -> None:
     """So that all callers report the same error."""
     (place,) = read_servers("broker:1")
     connections = Connections(NOT_SECURED, connect_timeout_ms=1_000, explain=unexplained)
@@ -171,7 +171,7 @@ async def test_who_asks_right_after_a_failure_is_told_the_same_with_its_cause() 
 
 
 @story
-async def test_who_asks_is_told_when_the_request_has_left() -> None:
+async def test_a_sender_is_notified_when_the_request_was_sent() -> None:
     """Not where it could not be sent."""
     broker = SimulatedBroker(1)
     connections = Connections(NOT_SECURED, connect_timeout_ms=1_000, explain=unexplained)
@@ -208,7 +208,7 @@ async def test_a_broker_that_hangs_up_may_want_something_unless_it_has_answered(
     await connections.close()
 
 
-async def test_who_hangs_up_when_asked_for_its_cluster_may_want_something_unless_it_has_answered() -> None:
+async def test_a_server_that_disconnects_on_describe_cluster_may_require_credentials_unless_it_has_responded() -> None:
     """The connection is from before the cluster was known, so it has let us in."""
     explained = list[Exception]()
 
@@ -228,7 +228,7 @@ async def test_who_hangs_up_when_asked_for_its_cluster_may_want_something_unless
 
 
 @story
-async def test_no_more_than_sixteen_connections_to_a_broker_are_being_opened() -> None:
+async def test_concurrent_connects_to_a_broker_are_limited_to_sixteen() -> None:
     """Thousands of lanes may ask at once; the waiting ones are served when the broker responds."""
     broker = SimulatedBroker(1)
     broker.is_hung = True
@@ -281,7 +281,7 @@ async def test_a_connection_that_cannot_be_flushed_holds_up_no_end() -> None:
 
 
 @story
-async def test_what_is_being_sent_is_waited_for_at_the_end() -> None:
+async def test_closing_waits_for_what_is_being_sent() -> None:
     """It may be the word that we leave; for as long as a broker that reads may take."""
     broker = SimulatedBroker(1)
     (place,) = read_servers(broker.address)
@@ -299,7 +299,7 @@ async def test_what_is_being_sent_is_waited_for_at_the_end() -> None:
 
 
 @story
-async def test_a_connection_that_takes_no_more_is_given_up() -> None:
+async def test_a_connection_that_accepts_no_more_bytes_is_closed() -> None:
     """The request has not left, and may be sent on another one, which the next question finds."""
     broker = SimulatedBroker(1)
     (place,) = read_servers(broker.address)

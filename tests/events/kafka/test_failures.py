@@ -106,7 +106,7 @@ def test_a_refusal_names_the_properties_to_look_at(error: Exception, presents: b
     assert ("ssl." in text) == ("ssl." in told)
 
 
-def test_another_error_says_nothing_of_trust() -> None:
+def test_other_errors_do_not_mention_trust() -> None:
     assert where_trust_is_set(tls("WRONG_VERSION_NUMBER")) == ""
 
 
@@ -121,5 +121,5 @@ def test_another_error_says_nothing_of_trust() -> None:
     ],
     ids=repr,
 )
-def test_an_error_is_told_with_its_cause(error: Exception, words: str) -> None:
+def test_an_error_is_shown_with_its_cause(error: Exception, words: str) -> None:
     assert describe_failure(error) == words

@@ -22,7 +22,7 @@ async def answered(**delays: float) -> tuple[Round[str, str, ValueError], float]
 
 
 @story
-async def test_the_next_is_asked_after_a_while() -> None:
+async def test_the_next_server_is_tried_after_a_delay() -> None:
     """Two are silent; the third responds at once, and the two are reported."""
     result, took_s = await answered(a=NEVER, b=NEVER, c=0)
     assert result == Round(("c", "of c"), [], ["a", "b"])
@@ -30,7 +30,7 @@ async def test_the_next_is_asked_after_a_while() -> None:
 
 
 @story
-async def test_the_next_is_asked_at_once_where_one_fails() -> None:
+async def test_the_next_server_is_tried_at_once_after_a_failure() -> None:
     result, took_s = await answered(a=-1, b=0)
     assert (result.answer, result.reasons, took_s) == (("b", "of b"), "a failed", 0)
 
@@ -43,7 +43,7 @@ async def test_the_last_may_take_its_time() -> None:
 
 
 @story
-async def test_when_all_have_failed_there_is_no_answer() -> None:
+async def test_there_is_no_response_when_all_have_failed() -> None:
     result, _ = await answered(a=-1, b=-1)
     assert (result.answer, result.reasons, result.silent) == (None, "a failed; b failed", [])
     assert result.all_failed_as(ValueError)

@@ -30,7 +30,7 @@ EMPTY = b"\x07\x00"
 
 
 @pytest.mark.parametrize("count", [0, 1, TAGGED_FIELDS_MAX])
-def test_so_many_tagged_fields_are_stepped_over(count: int) -> None:
+def test_the_number_of_skipped_tagged_fields_is_limited(count: int) -> None:
     fields = bytes([count]) + count * EMPTY
     assert tagged_fields_size(b"before" + fields + b"behind", 6) == len(fields)
 
@@ -57,7 +57,7 @@ def test_a_field_that_reaches_beyond_the_end_is_refused() -> None:
     ],
     ids=["all of it is known", "an error", "a tagged field", "both"],
 )
-def test_what_kio_does_not_know_is_read_amid_what_it_does(partition: bytes, error: ErrorCode) -> None:
+def test_fields_unknown_to_kio_are_read_among_known_ones(partition: bytes, error: ErrorCode) -> None:
     """OffsetCommit v8: kio reads a partition as a whole."""
     known = b"\x00\x00\x00\x02\x00\x00\x00"
     answer = bytes(4) + b"\x02" + b"\x02t" + b"\x04" + known + partition + known + b"\x00" + b"\x00"
@@ -131,7 +131,7 @@ def _compact(text: str) -> bytes:
     return bytes(out) + text.encode()
 
 
-def test_the_arrays_of_a_message_have_so_many_entries_together() -> None:
+def test_the_arrays_of_a_message_have_a_common_limit() -> None:
     """Three topics of one partition each, in OffsetCommit v8: six."""
     topic = b"\x02t" + b"\x02" + bytes(16) + b"\x01\x00" + b"\x00"
     request = b"\x02g" + bytes(4) + b"\x02m" + b"\x00" + b"\x04" + 3 * topic + b"\x00"
@@ -231,7 +231,7 @@ def test_a_struct_that_may_be_null_is_read(has_topology: bool, subtopologies: in
     assert body.groups == (group, group)
 
 
-def test_whatever_is_not_negative_says_that_a_struct_is_there() -> None:
+def test_any_nonnegative_marker_means_that_a_struct_is_present() -> None:
     """Kafka writes 1, and reads any such byte (KIP-893)."""
     empty = DescribedGroup(
         error_code=ErrorCode.none,

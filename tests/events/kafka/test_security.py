@@ -62,7 +62,7 @@ def test_without_properties_nothing_is_secured() -> None:
     }
 
 
-def test_who_authenticates_has_mechanism_name_and_password() -> None:
+def test_authentication_needs_mechanism_name_and_password() -> None:
     """Protocol and mechanism in any case of letters, as librdkafka takes them."""
     written = SCRAM | {"security.protocol": "sasl_plaintext", "sasl.mechanism": "scram-sha-512"}
     assert kafka_security(written, "here") == KafkaSecurity(
@@ -73,7 +73,7 @@ def test_who_authenticates_has_mechanism_name_and_password() -> None:
     )
 
 
-def test_people_are_told_as_whom_the_brokers_see_us() -> None:
+def test_the_principal_that_brokers_see_is_shown() -> None:
     """The name of a certificate is known to brokers alone."""
     assert NOT_SECURED.who == "User:ANONYMOUS"
     assert KafkaSecurity(presents_certificate=True).who == "the principal of ssl.certificate.location"
@@ -160,7 +160,7 @@ def test_a_certificate_is_presented_with_its_key(authority: Authority, issued: I
         ),
     ],
 )
-def test_what_cannot_be_used_is_named(properties: dict[str, str], said: str) -> None:
+def test_unusable_settings_are_named(properties: dict[str, str], said: str) -> None:
     """With the way out."""
     assert said in refused(properties)
 

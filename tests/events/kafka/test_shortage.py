@@ -41,7 +41,7 @@ def test_each_shortage_has_its_way_out(number: int) -> None:
     assert shortage(of_two_addresses(number, number)) == words
 
 
-def test_it_is_told_in_the_first_minute_of_a_machine_too(
+def test_it_is_logged_in_the_first_minute_of_a_machine_too(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """The monotonic clock counts from its start."""
@@ -53,7 +53,7 @@ def test_it_is_told_in_the_first_minute_of_a_machine_too(
     assert lines == [1, 1, 2]
 
 
-def test_what_a_broker_or_the_network_did_is_none() -> None:
+def test_errors_of_a_broker_or_the_network_are_not_a_shortage() -> None:
     for error in (
         ConnectionRefusedError(errno.ECONNREFUSED, "refused"),
         failed(errno.EHOSTUNREACH),
@@ -65,7 +65,7 @@ def test_what_a_broker_or_the_network_did_is_none() -> None:
         assert shortage(error) is None
 
 
-async def test_a_connection_that_we_cannot_open_is_told_of_once_and_has_an_error_of_its_own(
+async def test_a_connection_that_we_cannot_open_is_logged_once_and_has_its_own_error(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     connections = Connections(NOT_SECURED, connect_timeout_ms=1_000, explain=unexplained)

@@ -18,7 +18,7 @@ def nothing_was_told(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(kafka_connect, "_warned_of", set())
 
 
-def test_it_is_told_once_with_the_address_and_the_setting(caplog: pytest.LogCaptureFixture) -> None:
+def test_it_is_logged_once_with_the_address_and_the_setting(caplog: pytest.LogCaptureFixture) -> None:
     for port in (9092, 9093):
         warn_unencrypted("kafka-1", port, PLAIN)
     assert caplog.messages == [
@@ -35,7 +35,7 @@ def test_it_is_told_once_with_the_address_and_the_setting(caplog: pytest.LogCapt
         {"sasl_mechanism": "SCRAM-SHA-256"},
     ],
 )
-def test_where_none_is_sent_or_it_is_encrypted_nothing_is_told(
+def test_without_a_password_or_with_encryption_nothing_is_logged(
     caplog: pytest.LogCaptureFixture, other: dict[str, str]
 ) -> None:
     warn_unencrypted("kafka-1", 9092, PLAIN | other)
@@ -51,7 +51,7 @@ def test_aiokafkas_own_line_is_not_written(caplog: pytest.LogCaptureFixture) -> 
     assert caplog.messages == ["another"]
 
 
-async def test_whoever_connects_tells_it(caplog: pytest.LogCaptureFixture) -> None:
+async def test_every_kind_of_client_logs_it(caplog: pytest.LogCaptureFixture) -> None:
     """A log, a sidecar, and an administrator's command."""
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]

@@ -227,7 +227,7 @@ def test_a_field_that_is_left_out_has_its_default() -> None:
         owner[field] = without
 
 
-def test_what_a_version_cannot_hold_is_not_written() -> None:
+def test_values_that_a_version_cannot_represent_are_not_written() -> None:
     """A string of 32 KiB has no place in an old version, and has one in a new."""
     long = "s" * 2**15
     for version in (5, 9):

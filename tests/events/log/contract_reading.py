@@ -32,7 +32,7 @@ class ReadingContract:
         assert log.identity == again.identity == reader.identity
         assert re.fullmatch(r"[A-Za-z0-9._-]{8,200}", log.identity)
 
-    async def test_who_stores_a_partition_can_be_told(self, log: EventLog) -> None:
+    async def test_the_storage_of_a_partition_can_be_described(self, log: EventLog) -> None:
         """In words for people."""
         assert all(log.stored_by(partition) for partition in range(log.partitions))
 
@@ -70,7 +70,7 @@ class ReadingContract:
         assert await log.end_offset(0) == 0
         assert await read_all(log) == []
 
-    async def test_the_ends_of_several_partitions_can_be_asked_for(self, log: EventLog, writer: LogWriter) -> None:
+    async def test_the_ends_of_several_partitions_can_be_requested(self, log: EventLog, writer: LogWriter) -> None:
         """In one call, for a log that others follow."""
         if not isinstance(log, FollowedLog):
             pytest.skip("nobody follows a file: it has one process")
@@ -96,7 +96,7 @@ class ReadingContract:
         assert {one.partition for one in stored} == {0}
         assert await log.end_offset(0) == stored[-1].offset + 1
 
-    async def test_what_an_owner_appended_is_no_strangers(self, log: EventLog, writer: LogWriter) -> None:
+    async def test_an_owners_records_are_not_foreign(self, log: EventLog, writer: LogWriter) -> None:
         """Small and large ones, tombstones too; and no one else has appended in between."""
         large = tuple(record(f"large-{number}", "value" * 100) for number in range(100))
         await writer.append([transition("a"), (record("gone", None),)])
@@ -183,7 +183,7 @@ class ReadingContract:
         assert again.partitions == first.partitions
         assert again.location == first.location
 
-    async def test_offsets_go_on_after_reopening(self, open_log: OpenLog, storage: LogStorage) -> None:
+    async def test_offsets_continue_after_reopening(self, open_log: OpenLog, storage: LogStorage) -> None:
         """The next process appends after the existing records."""
         first = storage.make_log()
         await first.open()
@@ -197,7 +197,7 @@ class ReadingContract:
         assert_in_order(stored)
         assert records_of(stored) == flat([transition("a"), transition("b")])
 
-    async def test_closing_twice_is_no_error(self, storage: LogStorage) -> None:
+    async def test_closing_twice_is_not_an_error(self, storage: LogStorage) -> None:
         """A process that stops in a hurry may close a closed log."""
         log = storage.make_log()
         await log.open()
@@ -206,7 +206,7 @@ class ReadingContract:
 
     # Reading.
 
-    async def test_reading_starts_at_the_position_asked_for(self, log: EventLog, writer: LogWriter) -> None:
+    async def test_reading_starts_at_the_requested_position(self, log: EventLog, writer: LogWriter) -> None:
         """A tail is read without what comes before it."""
         await writer.append([transition("a", records=5)])
         await writer.append([transition("b", records=5)])
@@ -216,7 +216,7 @@ class ReadingContract:
             assert await read_all(log, start=start) == [one for one in stored if one.offset >= start]
         assert await read_all(log, start=1000) == []
 
-    async def test_reading_stops_before_the_end_asked_for(self, log: EventLog, writer: LogWriter) -> None:
+    async def test_reading_stops_before_the_requested_end(self, log: EventLog, writer: LogWriter) -> None:
         """A takeover reads up to its own fence record, and no further."""
         await writer.append([transition("a", records=5)])
         stored = await read_all(log)
@@ -226,7 +226,7 @@ class ReadingContract:
         assert await read_all(log, start=3, end=3) == []
         assert await read_all(log, start=4, end=2) == []
 
-    async def test_what_is_appended_during_a_reading_is_not_part_of_it(self, log: EventLog, writer: LogWriter) -> None:
+    async def test_records_appended_during_a_read_are_not_part_of_it(self, log: EventLog, writer: LogWriter) -> None:
         """Reading ends where the log ended when it was asked for, so that it ends at all."""
         before = [transition(f"before-{number}", records=50) for number in range(100)]
         await writer.append(before)
@@ -239,7 +239,7 @@ class ReadingContract:
             stored += chunk
         assert records_of(stored) == flat(before)
 
-    async def test_a_reading_that_is_given_up_leaves_the_log_usable(self, log: EventLog, writer: LogWriter) -> None:
+    async def test_an_abandoned_read_leaves_the_log_usable(self, log: EventLog, writer: LogWriter) -> None:
         """`muster replay` stops when it has seen enough."""
         await writer.append([transition(f"{number}", records=50) for number in range(100)])
         async for _ in log.read(0):

@@ -169,7 +169,7 @@ class WritingContract:
 
     # Signs of life.
 
-    async def test_the_last_sign_of_life_is_found_by_who_opens_the_log_next(
+    async def test_the_last_sign_of_life_is_found_by_the_next_process_that_opens_the_log(
         self, log: EventLog, open_log: OpenLog
     ) -> None:
         """It is among no events, and it takes no claim to leave one."""
@@ -187,7 +187,7 @@ class WritingContract:
 
     # The acknowledgement that was lost.
 
-    async def test_what_was_appended_without_acknowledgement_is_there_once(
+    async def test_an_unacknowledged_append_is_stored_once(
         self, log: EventLog, open_log: OpenLog, storage: LogStorage
     ) -> None:
         """The writer does not know; the next claimer, which reads up to its fence record, does."""

@@ -13,7 +13,7 @@ def test_a_successor_is_named_with_the_time_of_its_clock() -> None:
     )
 
 
-def test_who_shares_the_log_is_not_told_to_take_another_one() -> None:
+def test_a_process_that_shares_the_log_is_not_advised_to_use_another() -> None:
     """It may have stalled, so that another one has its partition rightly."""
     deposed = Deposed(3, 7)
     deposed.name_successor("other:12", 1_700_000_000_999, shares=True)

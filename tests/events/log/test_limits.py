@@ -53,7 +53,7 @@ def test_one_search_keeps_the_file_for_some_milliseconds() -> None:
     assert 1_000 <= sqlite_log._SEARCHED_OFFSETS <= 100_000
 
 
-def test_brokers_that_could_not_be_asked_for_are_asked_for_again_soon() -> None:
+def test_a_failed_lookup_of_brokers_is_retried_soon() -> None:
     """The log continues within two seconds after their return."""
     assert link.METADATA_RETRY_MS <= 2_000
 
@@ -73,7 +73,7 @@ def test_the_limits_of_requests_to_brokers_lie_inside_each_other() -> None:
     assert limits_ms.metadata_max_age_ms <= limits_ms.request_timeout_ms
 
 
-def test_a_disk_that_does_not_answer_is_reported_before_anybody_is_told_so() -> None:
+def test_a_disk_that_does_not_respond_is_reported_to_the_metrics_before_any_waiter() -> None:
     """Other programs' locks are no reason; an append to a file is given up as one to a topic is."""
     assert open_.BUSY_TIMEOUT_S < file.SLOW_DISK_S < file.CALL_TIMEOUT_S
     assert Timeouts().delivery_timeout_ms == file.CALL_TIMEOUT_S * 1000

@@ -75,7 +75,7 @@ async def test_a_lost_acknowledgement_is_lost_once(log: MemoryEventLog) -> None:
     assert records_of(await read_all(log)) == flat([transition("unknown"), transition("known")])
 
 
-async def test_transitions_are_refused_by_the_limit_asked_for(log: MemoryEventLog) -> None:
+async def test_transitions_are_refused_by_the_requested_limit(log: MemoryEventLog) -> None:
     """Only in the next append, and only those over it."""
     writer = await log.claim(0)
     small, large = transition("s", records=1), transition("large", records=10)

@@ -7,7 +7,7 @@ from muster.events.log.only_read import OnlyReadLog
 from muster.events.records import FORMAT_LEVEL
 
 
-async def test_a_log_that_is_only_read_says_so_of_itself() -> None:
+async def test_a_read_only_log_says_so() -> None:
     """It has no owner, no trouble, and no signs of life."""
     log = OnlyReadLog("the export a.jsonl")
     assert (log.format_level, log.warnings, log.trouble) == (FORMAT_LEVEL, (), None)

@@ -37,7 +37,7 @@ async def checked(*foreign_records: bool, before: int | None = 2, after: int | N
     )
 
 
-async def test_right_behind_the_last_append_nobody_wrote() -> None:
+async def test_nothing_was_written_right_after_the_last_append() -> None:
     await checked()
 
 
@@ -47,7 +47,7 @@ async def test_right_behind_the_last_append_nothing_is_read() -> None:
 
 
 @pytest.mark.parametrize("foreign_records", [(True,), (True, True, True)])
-async def test_strangers_records_do_not_matter(foreign_records: tuple[bool, ...]) -> None:
+async def test_foreign_records_do_not_matter(foreign_records: tuple[bool, ...]) -> None:
     await checked(*foreign_records)
 
 

@@ -115,7 +115,7 @@ def content_of(folder: Path) -> set[str]:
     return {file.name for file in folder.iterdir()}
 
 
-async def test_a_log_in_memory_has_the_partitions_asked_for() -> None:
+async def test_a_log_in_memory_has_the_requested_partitions() -> None:
     """And some when none are asked for."""
     assert open_log("memory:", partitions=3).partitions == 3
     assert open_log("memory:").partitions >= 2

@@ -70,7 +70,7 @@ def test_reports_match_the_ground_truth(
 
 
 @pytest.mark.broker
-def test_what_is_told_by_a_sidecar_is_what_was_done(request: pytest.FixtureRequest, kafka_broker: Broker) -> None:
+def test_reports_of_a_sidecar_match_the_ground_truth(request: pytest.FixtureRequest, kafka_broker: Broker) -> None:
     """The log is a topic at the broker."""
     asyncio.run(until_coordinated(kafka_broker.bootstrap))
     with ThreadPoolExecutor(len(BEHIND)) as pool:

@@ -45,7 +45,7 @@ def at_offset(batch: bytes, base_offset: int) -> bytes:
 
 
 @given(transitions)
-def test_what_is_encoded_is_decoded(each: list[Transition]) -> None:
+def test_encoded_batches_are_decoded(each: list[Transition]) -> None:
     """Compressed or not, tombstones and empty values included."""
     flat = [record for transition in each for record in transition]
 
@@ -56,7 +56,7 @@ def test_what_is_encoded_is_decoded(each: list[Transition]) -> None:
 
 
 @given(transitions, st.integers(0, 40), st.integers(0, 40))
-def test_only_what_was_asked_for_is_decoded(each: list[Transition], start: int, end: int) -> None:
+def test_only_the_requested_records_are_decoded(each: list[Transition], start: int, end: int) -> None:
     """A batch may begin before the start and reach beyond the end."""
     found, _ = decoded(encoded(*each), 0, start=start, end=end)
 
@@ -76,7 +76,7 @@ def test_neighbours_share_batches_that_fit(each: list[Transition], limit_bytes: 
         assert sum(uncompressed_bytes(each[n]) for n in [*before, after.start]) + BATCH_OVERHEAD_BYTES > limit_bytes
 
 
-def test_what_fits_to_the_last_byte_shares_a_batch() -> None:
+def test_records_that_fit_to_the_last_byte_share_a_batch() -> None:
     """One byte less, and it is two."""
     each = [(Record(b"a", b"1" * size),) for size in (10, 20, 30)]
     exactly = BATCH_OVERHEAD_BYTES + sum(map(uncompressed_bytes, each))
@@ -150,7 +150,7 @@ def newest(fetched: bytes) -> Stamp | None:
     return found.stamp
 
 
-def test_the_writer_of_the_last_batch_is_told() -> None:
+def test_the_writer_of_the_last_batch_is_returned() -> None:
     """With the base that its epoch is counted from, if it has one, where it was written, and since when all mark."""
     counted = Stamp(
         producer_id=9, producer_epoch=1, epoch_base=40_000, origin=b"2 cluster", marked_from=17, native_from=17

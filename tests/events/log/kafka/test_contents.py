@@ -72,13 +72,13 @@ async def found(*batches: bytes) -> Contents:
 OUR_KEY = encode_key(key_of(CoordinatorStopped(partition=0, owner_epoch=1, owner="a:1", stopped_ms=1)))
 
 
-async def test_an_empty_topic_is_nobodys() -> None:
+async def test_an_empty_topic_belongs_to_no_log() -> None:
     """The first to come gets it."""
     assert await found(b"", b"") is Contents.NOTHING
 
 
 @pytest.mark.parametrize("batch", [unmarked(b"user-17"), unmarked(b""), unmarked(b"user-17", codec=_GZIP)])
-async def test_records_that_no_owner_has_written_are_somebody_elses(batch: bytes) -> None:
+async def test_foreign_records_belong_to_another_program(batch: bytes) -> None:
     """Whatever they are compressed with, and also beside empty partitions."""
     assert await found(b"", batch, b"") is Contents.FOREIGN
 
@@ -120,7 +120,7 @@ async def test_offsets_are_known_by_their_keys_too() -> None:
         assert await found(unmarked(key)) is Contents.OURS
 
 
-async def test_what_is_known_is_not_looked_up_again() -> None:
+async def test_known_contents_are_not_looked_up_again() -> None:
     """The newest record of the first partition settles it nearly always."""
     link = StoredBatches(unmarked(OUR_KEY), unmarked(OUR_KEY))
     await contents_of(link, "events", 2, timeout_ms=1_000)

@@ -50,7 +50,7 @@ def test_each_record_of_an_owner_carries_the_format_level() -> None:
 
 @pytest.mark.parametrize("codec", [0, *CODECS])
 @pytest.mark.parametrize("transactional", [False, True])
-def test_what_has_no_mark_is_a_strangers(*, codec: int, transactional: bool) -> None:
+def test_an_unmarked_record_is_foreign(*, codec: int, transactional: bool) -> None:
     """With any codec, and in a transaction; its key is reported, its value is not kept."""
     records = [Record(b"key", b"value" * 100), Record(b"", b"a null key"), Record(b"gone", None)]
     foreign_records = foreign.batch(records, base_offset=5, codec=codec, transactional=transactional)
@@ -62,13 +62,13 @@ def test_what_has_no_mark_is_a_strangers(*, codec: int, transactional: bool) -> 
 
 
 @pytest.mark.parametrize("codec", [foreign.GZIP, foreign.SNAPPY, foreign.LZ4])
-def test_an_owners_batch_that_the_broker_compressed_anew_is_an_owners(codec: int) -> None:
+def test_an_owners_batch_recompressed_by_the_broker_is_an_owners(codec: int) -> None:
     """According to compression.type, or by a mirror's producer: the mark counts, whatever the codec."""
     copied = foreign.batch([Record(b"a", b"1" * 500)], codec=codec, headers=[(MARK, b"3")])
     assert told_apart(decoded(copied)) == ([0], [])
 
 
-def test_a_transaction_is_a_strangers_whatever_it_carries() -> None:
+def test_a_transaction_is_foreign_whatever_it_contains() -> None:
     """Owners write none, and it may have been aborted. The marker at its end is ignored."""
     copied = foreign.batch(ONE, base_offset=3, transactional=True, headers=[(MARK, b"3")])
     found = list(decode_batches(copied + foreign.control_batch(4), 0, start=0, end=9, marks=Marks(since=0)))
@@ -86,7 +86,7 @@ def test_before_owners_marked_their_records_all_are_taken_for_owners() -> None:
     assert decoded(before, since=None)[0].value == b"1"
 
 
-def test_from_the_offset_on_at_which_owners_began_to_mark_what_has_no_mark_is_a_strangers() -> None:
+def test_unmarked_records_are_foreign_from_the_offset_where_marking_began() -> None:
     """Including that offset itself, in one batch with what precedes it."""
     unmarked = foreign.batch([Record(b"a", b"1")] * 4, base_offset=3)
     assert told_apart(decoded(unmarked, since=5)) == ([3, 4], [5, 6])
@@ -113,7 +113,7 @@ def test_a_mark_before_the_noted_one_counts() -> None:
     ],
     ids=["not gzip", "not snappy", "not lz4", "not zstd", "snappy cut off", "garbage", "no such codec", "old format"],
 )
-def test_a_batch_that_cannot_be_read_is_skipped_where_a_stranger_wrote_it(unreadable: bytes) -> None:
+def test_an_unreadable_foreign_batch_is_skipped(unreadable: bytes) -> None:
     """Before owners marked theirs, it may be one of theirs: it is named."""
     assert told_apart(decoded(unreadable + ours(ONE, 2))) == ([2], [1])
     with pytest.raises(BrokenRecord, match="partition 4, offset 1: the batch cannot be read: "):
@@ -141,7 +141,7 @@ def test_the_next_read_begins_behind_what_was_read(last: bytes) -> None:
 
 @pytest.mark.parametrize(("start", "end"), [(0, 6), (0, 2), (1, 5), (2, 3), (3, 3), (4, 6)])
 @pytest.mark.parametrize("codec", [0, foreign.ZSTD])
-def test_of_whole_batches_the_records_between_two_offsets_are_told(start: int, end: int, codec: int) -> None:
+def test_the_records_between_two_offsets_are_returned_from_whole_batches(start: int, end: int, codec: int) -> None:
     """A broker sends batches, and a reader that continues starts in the middle of one, whoever wrote it."""
     three = [Record(bytes([each]), b"1") for each in range(3)]
     foreign_records = foreign.batch(three, base_offset=3, codec=codec)
@@ -260,7 +260,7 @@ def test_a_deep_batch_comes_in_pieces() -> None:
     assert [(len(records), position) for records, position in pieces] == [(2_000, 2_000), (2_000, 4_000)]
 
 
-def test_a_batch_whose_beginning_is_an_owners_is_named_when_the_rest_cannot_be_read() -> None:
+def test_a_batch_that_begins_as_an_owners_is_named_when_the_rest_is_unreadable() -> None:
     """The unreadable rest is an owner's, too."""
     batch = foreign.batch([Record(b"a", b"")] * (CHUNK_RECORDS_MAX + 2), headers=[(MARK, b"3")])
     damaged = foreign.with_records(batch, batch[61:-4] + b"\xff" * 4, 0)
@@ -271,14 +271,14 @@ def test_a_batch_whose_beginning_is_an_owners_is_named_when_the_rest_cannot_be_r
         next(pieces)
 
 
-def test_a_long_key_of_a_stranger_is_not_kept() -> None:
+def test_a_long_foreign_key_is_not_kept() -> None:
     """It cannot be one of ours."""
     (found,) = decoded(foreign.batch([Record(b"k" * MIB, b"v" * MIB)]))
     assert (found.key, found.value, found.is_foreign) == (b"", None, True)
 
 
 @pytest.mark.parametrize(("size", "is_kept"), [(128 * 1024, True), (128 * 1024 + 1, False)])
-def test_a_key_of_a_stranger_is_kept_up_to_the_size_that_ours_may_have(size: int, is_kept: bool) -> None:
+def test_a_foreign_key_is_kept_up_to_the_size_of_ours(size: int, is_kept: bool) -> None:
     (found,) = decoded(foreign.batch([Record(b"k" * size, b"v")]))
     assert len(found.key) == (size if is_kept else 0)
 
@@ -293,7 +293,7 @@ def test_an_owner_with_the_first_producer_id_of_a_cluster_is_one() -> None:
     assert newest(ours(ONE, 0, stamp)) == stamp
 
 
-def test_a_wrong_checksum_is_named_whoever_wrote_it() -> None:
+def test_a_wrong_checksum_is_named_for_any_writer() -> None:
     """The broker had seen a correct one: its disk is damaged, and the batch may be ours."""
     damaged = bytearray(ours(ONE, 5))
     damaged[-1] ^= 1
@@ -311,7 +311,7 @@ batches = st.lists(records, min_size=1, max_size=5)
     parts=st.lists(st.tuples(st.booleans(), batches, st.sampled_from([0, 1, 2, 3, 4]), st.booleans()), max_size=8),
     earlier=st.lists(batches, max_size=3),
 )
-def test_owners_records_are_the_same_with_strangers_among_them(
+def test_owners_records_are_the_same_among_foreign_ones(
     parts: list[tuple[bool, list[Record], int, bool]], earlier: list[list[Record]]
 ) -> None:
     """Whatever other producers append, and wherever, once owners mark: theirs is sorted out, nothing else."""
@@ -347,7 +347,7 @@ def newest(*windows: bytes) -> Stamp | None:
     return found.stamp
 
 
-def test_what_strangers_appended_is_passed_over() -> None:
+def test_foreign_records_are_skipped() -> None:
     """Their epochs and producer ids are none of ours; a transaction is theirs even with our headers."""
     foreign_records = foreign.batch(ONE, base_offset=2) + foreign.batch(
         ONE, base_offset=3, transactional=True, headers=[(MARK, b"3")]
@@ -371,7 +371,7 @@ def test_an_owner_of_the_first_version_is_known_by_its_keys(key: bytes) -> None:
     assert (found.producer_id, found.origin, found.marked_from) == (77, b"", None)
 
 
-def test_where_marking_began_is_found_further_back_if_compaction_removed_the_note() -> None:
+def test_the_beginning_of_marking_is_found_further_back_if_compaction_removed_the_note() -> None:
     """It is in the last record of a batch, which may be gone; the mark is in each record."""
     without_note = ours(ONE, 30, Stamp(producer_id=8, producer_epoch=1, epoch_base=0))
     found = newest(ours(ONE, 20, Stamp(producer_id=7, producer_epoch=0, epoch_base=0, marked_from=11)), without_note)
@@ -380,13 +380,13 @@ def test_where_marking_began_is_found_further_back_if_compaction_removed_the_not
 
 
 @pytest.mark.parametrize("headers", [[("muster.origin", b"2 there")], [("muster.epoch-base", b"0")]])
-def test_a_stranger_that_notes_what_owners_note_is_passed_over(headers: list[tuple[str, bytes]]) -> None:
+def test_a_foreign_copy_of_an_owners_note_is_skipped(headers: list[tuple[str, bytes]]) -> None:
     """Owners mark already, further back."""
     assert newest(ours(ONE, 1), foreign.batch(ONE, base_offset=2, headers=headers)) == STAMP
 
 
 @pytest.mark.parametrize("name", ["muster.epoch-base", "muster.marked-from"])
-def test_a_number_that_nobody_can_have_noted_is_none(name: str) -> None:
+def test_an_impossible_number_in_a_note_is_ignored(name: str) -> None:
     found = newest(foreign.batch(ONE, base_offset=1, headers=[("muster.origin", b"2 here"), (name, b"9" * 5_000)]))
     assert found is not None
     assert (found.epoch_base, found.marked_from) == (0, None)
@@ -416,7 +416,7 @@ def read_all(fetched: bytes, marks: Marks) -> list[StoredRecord]:
     return [each for piece, _ in decode_batches(fetched, 0, start=0, end=99, marks=marks) for each in piece]
 
 
-def test_an_owners_record_that_was_played_again_is_a_strangers() -> None:
+def test_a_replayed_owners_record_is_foreign() -> None:
     """Its batch has another producer than its mark names; the owner's own has the one that it names."""
     marks = Marks(since=0, native_from=0, home="here")
     assert foreign_among(ours(ONE, 0), played_again(1), ours(ONE, 2), marks=marks) == [False, True, False]
@@ -430,13 +430,13 @@ def test_before_the_first_native_record_every_mark_is_believed(mark: bytes) -> N
     assert foreign_among(played_again(2, mark=mark), marks=marks) == [True]
 
 
-def test_what_was_played_again_does_not_hide_who_wrote_last() -> None:
+def test_replayed_records_do_not_hide_the_last_writer() -> None:
     """Else the next epoch would be counted from an old one."""
     again = foreign.batch(ONE, base_offset=2, headers=[(MARK, b"3 here 7"), ("muster.marked-from", b"5")])
     assert newest(ours(ONE, 0), ours(ONE, 1) + again, played_again(3)) == STAMP
 
 
-def test_where_nothing_is_native_the_last_mark_counts() -> None:
+def test_without_native_records_the_last_mark_counts() -> None:
     """A topic that was restored; from which offset on records are native is not noted there."""
     again = foreign.batch(ONE, base_offset=2, headers=[(MARK, b"3 here 7"), ("muster.marked-from", b"5")])
     found = newest(played_again(1), again)

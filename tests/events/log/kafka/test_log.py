@@ -105,7 +105,7 @@ async def test_a_topic_that_is_not_there_is_not_made_for_a_reader() -> None:
     ],
     ids=["contents", "versions"],
 )
-async def test_what_a_reader_cannot_use_is_told_and_left(cluster: Cluster, told: str) -> None:
+async def test_records_that_a_reader_cannot_use_are_reported_and_skipped(cluster: Cluster, told: str) -> None:
     """The connections that were opened for it are closed."""
     with pytest.raises(LogMismatch, match=told):
         await reading(cluster).open()

@@ -30,7 +30,7 @@ def test_all_ids_of_a_log_have_one_prefix() -> None:
     assert owner_id_prefix("events_offsets") == owner_id_prefix("events") == "muster-events"
 
 
-def test_what_a_log_takes_in_its_cluster_begins_with_its_name() -> None:
+def test_names_that_a_log_uses_in_its_cluster_begin_with_its_name() -> None:
     assert topics_of("ev") == ("ev", "ev_offsets", "ev_fencing_probe")
     assert (owner_id("ev", 3), ownership_group("ev")) == ("muster-ev-3", "muster-ev-owners")
     assert [owner_id_prefix(topic) for topic in topics_of("ev")] == ["muster-ev"] * 3

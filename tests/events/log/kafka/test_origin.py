@@ -39,7 +39,7 @@ class TwoPartitions(KafkaLink):
         return fetch_response(topic, partition, end, self._batch)
 
 
-def test_what_is_noted_is_read_again() -> None:
+def test_a_note_is_read_back() -> None:
     """The cluster as it names itself, and the level that this version writes."""
     assert Origin(cluster_id="here", format_level=FORMAT_LEVEL) == OURS
     assert decode_origin(OURS.encode()) == OURS
@@ -47,7 +47,7 @@ def test_what_is_noted_is_read_again() -> None:
 
 
 @pytest.mark.parametrize("noted", [b"", b"here", b"x here", b"\xff\xfe", "² here".encode()])
-def test_what_we_have_not_written_says_nothing(noted: bytes) -> None:
+def test_foreign_notes_are_ignored(noted: bytes) -> None:
     """It does not stop a start."""
     assert decode_origin(noted) is None
 
@@ -132,7 +132,7 @@ async def test_a_copy_is_known_by_any_of_its_partitions() -> None:
         await check_origin(EachItsOwner(_owner("there", 1), None), TOPIC, 2, OURS, timeout_ms=1_000)
 
 
-def test_brokers_that_tell_no_cluster_id_are_not_compared() -> None:
+def test_brokers_without_a_cluster_id_are_not_compared() -> None:
     """Neither then nor now."""
     refuse_another(origin_of(None), OURS, topic=TOPIC)
     refuse_another(OURS, origin_of(None), topic=TOPIC)

@@ -32,7 +32,7 @@ def owners(offset: int, stamp: Stamp) -> tuple[int, bytes]:
 
 
 @pytest.mark.parametrize("batches", [(), ((4, batch([ONE], base_offset=4)),)], ids=["nothing", "a stranger's"])
-async def test_where_no_owner_wrote_all_that_has_no_mark_is_a_strangers(batches: tuple[tuple[int, bytes], ...]) -> None:
+async def test_without_owner_records_all_unmarked_records_are_foreign(batches: tuple[tuple[int, bytes], ...]) -> None:
     """From the first offset on."""
     writer = await claim(StoredPartition(*batches, end=5), CONFIG)
     assert (writer._stamp.marked_from, writer._stamp.native_from) == (0, 0)
@@ -40,7 +40,7 @@ async def test_where_no_owner_wrote_all_that_has_no_mark_is_a_strangers(batches:
 
 
 @pytest.mark.parametrize(("producer_id", "epoch"), [(7, 10 + 3), (6, 10 + 2 + 1 + 3)])
-async def test_where_owners_began_to_mark_is_noted_on(producer_id: int, epoch: int) -> None:
+async def test_the_beginning_of_marking_is_noted_again(producer_id: int, epoch: int) -> None:
     """With another producer id, which starts at 0 again, epochs continue above those of the last owner."""
     former = Stamp(producer_id=producer_id, producer_epoch=2, epoch_base=10, marked_from=3)
     writer = await claim(StoredPartition(owners(4, former), end=5), CONFIG)
@@ -125,7 +125,7 @@ async def test_a_batch_that_is_too_large_only_when_it_is_sent_again_is_not_taken
     ],
 )
 @story
-async def test_a_refusal_of_an_append_says_what_is_wrong(error: ErrorCode, kind: type[LogError], told: str) -> None:
+async def test_a_refused_append_gives_the_reason(error: ErrorCode, kind: type[LogError], told: str) -> None:
     """The writer is dead from then on, and repeats the error."""
     cluster = FakeCluster()
     log = KafkaEventLog(cluster.bootstrap, "events", partitions=1, wall_ms=lambda: 17_000)
@@ -235,7 +235,7 @@ async def test_appends_are_sent_again_in_one_request_to_each_leader(stops: bool,
 
 
 @story
-async def test_an_append_that_is_sent_again_appends_nothing_and_tells_who_was_deposed() -> None:
+async def test_a_repeated_append_appends_nothing_and_reports_a_deposed_writer() -> None:
     """Nothing was appended before it, or a batch that is too large to keep: that is reported, and the writer
     continues.
     """
@@ -256,7 +256,7 @@ async def test_an_append_that_is_sent_again_appends_nothing_and_tells_who_was_de
 
 
 @story
-async def test_what_is_durable_is_on_all_replicas_in_sync() -> None:
+async def test_durable_records_are_on_all_in_sync_replicas() -> None:
     """An append, and one that is sent again: the leader alone may lose it with its disk."""
     cluster = FakeCluster()
     log = KafkaEventLog(cluster.bootstrap, "events", partitions=1)

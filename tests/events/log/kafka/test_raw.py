@@ -32,7 +32,7 @@ def test_a_record_has_all_that_it_carries() -> None:
     ]
 
 
-def test_a_strangers_record_is_there_byte_by_byte() -> None:
+def test_a_foreign_record_is_returned_byte_for_byte() -> None:
     """Its value, which other readers drop, and a key and header values that are null."""
     strange = batch([Record(b"", b"x")], base_offset=2, transactional=True, headers=[("h", None)])
     assert raw(owners_batch() + strange)[2:] == [RawRecord(1, 2, 1, None, b"x", (("h", None),), 77, transactional=True)]
@@ -45,7 +45,7 @@ def test_records_outside_the_offsets_and_marks_of_transactions_are_left_out() ->
     assert pieces[-1] == ([], 3)
 
 
-def test_an_unreadable_batch_stops_the_reading_unless_it_is_a_strangers() -> None:
+def test_an_unreadable_batch_stops_reading_unless_it_is_foreign() -> None:
     """Where owners mark, what cannot be unpacked is no owner's."""
     broken = bomb(2, 2**29)
     with pytest.raises(BrokenBatch, match="offset 2"):
@@ -53,7 +53,7 @@ def test_an_unreadable_batch_stops_the_reading_unless_it_is_a_strangers() -> Non
     assert [record.offset for record in raw(owners_batch() + broken, marks=Marks(since=0))] == [0, 1]
 
 
-def test_the_rule_holds_for_records_whose_batch_is_not_known() -> None:
+def test_the_rule_holds_for_records_of_an_unknown_batch() -> None:
     """A mark counts then; a record without one after the first mark is foreign."""
     marks = Marks(since=0, native_from=0, home="home")
     mark = [("muster", b"4 home 8")]

@@ -32,7 +32,7 @@ async def offsets_of(link: StoredPartition, *, start: int = 0, end: int | None =
     return [record.offset async for chunk in chunks for record in chunk]
 
 
-async def test_behind_a_gap_that_compaction_left_there_is_no_more() -> None:
+async def test_after_a_gap_left_by_compaction_there_is_nothing() -> None:
     """An empty response of a leader that knows the end shows that."""
     link = StoredPartition(batch(0), batch(3), end=9)
     assert await offsets_of(link) == [0, 3]
@@ -50,7 +50,7 @@ async def test_a_log_that_ends_too_early_is_not_taken_for_one_with_a_gap() -> No
         await anext(chunks)
 
 
-async def test_what_stands_before_a_broken_batch_is_given_first() -> None:
+async def test_records_before_a_broken_batch_are_returned_first() -> None:
     """Though one fetch brought both."""
     offset, encoded = batch(1)
     link = StoredPartition(batch(0), (offset, encoded[:-1] + bytes([encoded[-1] ^ 1])), end=2)
@@ -61,7 +61,7 @@ async def test_what_stands_before_a_broken_batch_is_given_first() -> None:
     assert link.fetched == [0]
 
 
-async def test_a_fetch_that_is_refused_for_good_is_not_tried_again() -> None:
+async def test_a_permanently_refused_fetch_is_not_retried() -> None:
     """Nor taken for an empty partition; the right is named."""
     link = StoredPartition(batch(0), end=1)
     link.fetch_errors = [ErrorCode.topic_authorization_failed]
@@ -70,7 +70,7 @@ async def test_a_fetch_that_is_refused_for_good_is_not_tried_again() -> None:
     assert link.fetched == [0]
 
 
-async def test_what_was_removed_at_the_front_is_passed_over() -> None:
+async def test_records_removed_at_the_front_are_skipped() -> None:
     """Another cleanup policy removed them, or an administrator deleted records."""
     link = StoredPartition(batch(4), batch(5), end=6, start=4)
     link.fetch_errors = [ErrorCode.offset_out_of_range]
@@ -78,7 +78,7 @@ async def test_what_was_removed_at_the_front_is_passed_over() -> None:
     assert link.fetched == [0, 4]
 
 
-async def test_an_offset_behind_the_end_is_no_front() -> None:
+async def test_an_offset_beyond_the_end_is_not_the_front() -> None:
     """Otherwise the request would be read from the beginning."""
     link = StoredPartition(batch(4), end=5)
     link.fetch_errors = [ErrorCode.offset_out_of_range]
@@ -97,7 +97,7 @@ async def test_the_newest_records_are_looked_into_first() -> None:
     ("start", "end", "fetched"),
     [(5, 5, []), (4, 5, [4]), (3, 5, [4, 3]), (700, 1_000, [999, 700]), (500, 1_000, [999, 500])],
 )
-async def test_a_partition_that_has_little_is_looked_into_no_more_than_once_at_each_place(
+async def test_a_sparse_partition_is_searched_at_most_once_at_each_position(
     start: int, end: int, fetched: list[int]
 ) -> None:
     link = StoredPartition(*(batch(at) for at in {start, end - 1} if at < end), end=end, start=start)
@@ -121,7 +121,7 @@ async def test_the_last_owner_is_looked_for_no_further_than_the_first_record() -
     assert link.fetched == [299_999, 299_991, 299_927, 299_415, 299_500]
 
 
-async def test_a_fetch_and_a_look_at_the_end_are_asked_as_a_consumer_asks() -> None:
+async def test_fetches_and_list_offsets_are_sent_like_a_consumers() -> None:
     """Foreign transactions are read too, and reported as foreign; no fetch waits for records that may not exist."""
     requests: list[Any] = []
 
@@ -190,14 +190,14 @@ class ManyPartitions(KafkaLink):
         return await self.ask(partition % 2, request, lane=lane)
 
 
-async def test_where_a_thousand_partitions_begin_takes_a_request_for_each_broker() -> None:
+async def test_finding_the_start_of_a_thousand_partitions_takes_a_request_per_broker() -> None:
     """Not one after another, each on a connection of its own."""
     link = ManyPartitions()
     assert await begin_offsets(link, "events", range(1_000), timeout_ms=50) == {each: each for each in range(1_000)}
     assert sorted(link.asked) == [(0, "ends", 500), (1, "ends", 500)]
 
 
-async def test_a_broker_that_does_not_answer_is_asked_again_and_no_other() -> None:
+async def test_a_broker_that_does_not_respond_is_retried_and_no_other() -> None:
     link = ManyPartitions(silent=(1, 1))
     assert len(await begin_offsets(link, "events", range(100), timeout_ms=5_000)) == 100
     assert [(node, asked) for node, lane, asked in link.asked if lane == "ends"].count((0, 50)) == 1

@@ -38,7 +38,7 @@ class Leader(KafkaLink):
         return produce_response(topic, partition, base_offset=7)
 
 
-async def test_a_sign_of_life_is_an_owners_record_and_nobodys_epoch() -> None:
+async def test_a_sign_of_life_is_an_owners_record_without_an_epoch() -> None:
     """A claim of its topic learns that all owners mark, and from which offset; no epoch is counted from it."""
     leader, sign = Leader(), SignOfLife(owner="one:1", wall_ms=17)
     await signs.leave(leader, "probe", sign, origin=b"3 here", timestamp_ms=5, timeout_ms=1_000)

@@ -146,14 +146,14 @@ async def test_a_topic_has_as_many_replicas_as_are_wanted(replicas: int, in_sync
         assert link.created == [("t", 3, replicas, [("min.insync.replicas", told)])]
 
 
-async def test_a_topic_that_another_process_has_just_made_is_not_ours_to_tell_of() -> None:
+async def test_a_topic_that_another_process_just_created_is_not_reported_as_ours() -> None:
     """It is used anyway."""
     link = Cluster(ErrorCode.topic_already_exists)
     assert not await create(link)
     assert await created_topic_facts(link, "t", timeout_ms=5_000) == FACTS
 
 
-async def test_a_topic_that_may_not_be_made_is_said() -> None:
+async def test_a_topic_that_may_not_be_created_is_reported() -> None:
     """The required right, and the broker's message."""
     with pytest.raises(LogMismatch, match=r"topic t cannot be created: .*Allow CREATE on TOPIC t.*: why not"):
         await create(Cluster(ErrorCode.topic_authorization_failed))
@@ -170,7 +170,7 @@ async def test_configs_that_may_not_be_read_are_none(error: ErrorCode) -> None:
     assert await cleanup_policy(Refusing(error), "t", timeout_ms=5_000) is None
 
 
-async def test_configs_that_cannot_be_read_for_another_reason_are_told() -> None:
+async def test_configs_that_cannot_be_read_for_another_reason_are_reported() -> None:
     with pytest.raises(LogUnavailable, match="the configs of t cannot be read: INVALID_REQUEST: why not"):
         await cleanup_policy(Refusing(ErrorCode.invalid_request), "t", timeout_ms=5_000)
 

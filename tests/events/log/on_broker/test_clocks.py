@@ -15,7 +15,7 @@ DAY_MS = 24 * 3_600_000
 
 
 @pytest.mark.parametrize("off_ms", [2 * DAY_MS, -2 * DAY_MS])
-async def test_an_owner_whose_clock_is_off_appends_all_the_same(open_log: OpenKafkaLog, off_ms: int) -> None:
+async def test_an_owner_with_a_wrong_clock_still_appends(open_log: OpenKafkaLog, off_ms: int) -> None:
     """The time of a record is the broker's."""
     began_ms = wall_clock_ms()
     log = await open_log(partitions=1, wall_ms=lambda: began_ms + off_ms)

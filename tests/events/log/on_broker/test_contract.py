@@ -52,7 +52,7 @@ class TestKafkaEventLog(EventLogContract):
         return KafkaLogStorage(kafka_broker, delivery_timeout_ms)
 
     @pytest.mark.parametrize("delivery_timeout_ms", [1_000])
-    async def test_what_was_appended_without_acknowledgement_is_there_once(
+    async def test_an_unacknowledged_append_is_stored_once(
         self,
         log: EventLog,
         open_log: Any,
@@ -60,6 +60,6 @@ class TestKafkaEventLog(EventLogContract):
         delivery_timeout_ms: int,
     ) -> None:
         """The batch was sent several times before the writer gave up."""
-        await super().test_what_was_appended_without_acknowledgement_is_there_once(log, open_log, storage)
+        await super().test_an_unacknowledged_append_is_stored_once(log, open_log, storage)
         assert isinstance(log, ProxiedKafkaEventLog)
         assert log.proxy.requests.count(ApiKey.PRODUCE) > 4

@@ -77,7 +77,7 @@ async def test_a_topic_of_another_cluster_or_of_a_newer_version_is_refused_untou
     await reader.close()
 
 
-async def test_an_empty_topic_of_somebody_else_is_told_as_that(
+async def test_an_empty_topic_of_another_program_is_reported_as_such(
     kafka_broker: Broker, admin: AIOKafkaAdminClient, topic: str
 ) -> None:
     """Replay used to report no groups, as for an empty log."""
@@ -96,7 +96,7 @@ async def somebody_elses(broker: Broker, topic: str) -> None:
 
 
 @pytest.mark.parametrize("read_only", [False, True])
-async def test_a_topic_that_is_somebody_elses_is_left_as_it_is(
+async def test_a_topic_of_another_program_is_left_unchanged(
     kafka_broker: Broker, admin: AIOKafkaAdminClient, topic: str, read_only: bool
 ) -> None:
     """With settings that would do, too: nothing is written there, no topic is made beside it, and it is not read."""
@@ -111,7 +111,7 @@ async def test_a_topic_that_is_somebody_elses_is_left_as_it_is(
         assert [await end_offset(link, topic, partition, timeout_ms=10_000) for partition in (0, 1)] == [1, 1]
 
 
-async def test_strangers_among_our_records_do_not_make_a_topic_theirs(
+async def test_foreign_records_among_ours_do_not_make_a_topic_foreign(
     open_log: OpenKafkaLog, kafka_broker: Broker, topic: str
 ) -> None:
     """Also when each partition ends with one of theirs."""
@@ -130,7 +130,7 @@ async def test_more_replicas_in_sync_than_there_are_is_refused(
         await KafkaEventLog([kafka_broker.bootstrap], topic).open()
 
 
-async def test_too_few_replicas_in_sync_are_named_when_an_append_is_given_up(kafka_broker: Broker, topic: str) -> None:
+async def test_too_few_in_sync_replicas_are_named_when_an_append_fails(kafka_broker: Broker, topic: str) -> None:
     """Brokers may return, so it is retried up to the limit; then the message says what to check."""
     log = ProxiedKafkaEventLog(kafka_broker, topic, partitions=1, timeouts=Timeouts(delivery_timeout_ms=1_000))
     await log.open()

@@ -13,7 +13,7 @@ from tests.events.log.on_broker.topics import create_topic
 pytestmark = pytest.mark.broker
 
 
-async def test_two_owners_that_both_believe_to_live_are_told_apart(open_log: OpenKafkaLog) -> None:
+async def test_two_owners_that_both_believe_to_live_are_distinguished(open_log: OpenKafkaLog) -> None:
     """One of them was deposed, and does not know it yet."""
     one, other = await open_log(partitions=2), await open_log(partitions=2)
     for wall_ms in (1, 2, 3):
@@ -22,7 +22,7 @@ async def test_two_owners_that_both_believe_to_live_are_told_apart(open_log: Ope
     assert await (await open_log()).last_signs_of_life(timeout_ms=10_000) == {"one:1": 3, "other:1": 13}
 
 
-async def test_what_others_write_there_is_passed_over(open_log: OpenKafkaLog, kafka_broker: Broker, topic: str) -> None:
+async def test_foreign_signs_are_skipped(open_log: OpenKafkaLog, kafka_broker: Broker, topic: str) -> None:
     """Any client with the right can."""
     log = await open_log(partitions=2)
     await log.leave_sign_of_life(SignOfLife(owner="one:1", wall_ms=7), timeout_ms=10_000)
@@ -32,7 +32,7 @@ async def test_what_others_write_there_is_passed_over(open_log: OpenKafkaLog, ka
     assert await log.last_signs_of_life(timeout_ms=10_000) == {"one:1": 7}
 
 
-async def test_a_topic_that_forgets_them_after_an_hour_is_told_of(
+async def test_a_topic_with_a_retention_of_an_hour_is_logged(
     open_log: OpenKafkaLog, admin: AIOKafkaAdminClient, topic: str
 ) -> None:
     """As earlier versions created it; with the command that changes it."""

@@ -67,7 +67,7 @@ class TestTopic:
         assert "it was recreated, without the earlier history" in warning
         await log.close()
 
-    async def test_a_topic_that_is_made_anew_is_another_log(
+    async def test_a_recreated_topic_is_another_log(
         self, open_log: OpenKafkaLog, admin: AIOKafkaAdminClient, topic: str
     ) -> None:
         """The topic has the same name, on the same cluster."""
@@ -89,7 +89,7 @@ class TestTopic:
 
         assert [log.partitions for log in logs] == [3, 3, 3, 3]
 
-    async def test_the_partitions_of_the_topic_are_taken_where_none_are_asked_for(
+    async def test_the_partitions_of_the_topic_are_the_default(
         self, open_log: OpenKafkaLog, admin: AIOKafkaAdminClient, topic: str
     ) -> None:
         """A restart without the flag is no mismatch."""
@@ -147,7 +147,7 @@ class TestTopic:
         assert "else give --log another name" in str(mismatch.value)
         assert f"{topic}_fencing_probe" not in await admin.list_topics()
 
-    async def test_all_contradictions_are_told_at_once(
+    async def test_all_contradictions_are_reported_at_once(
         self, open_log: OpenKafkaLog, admin: AIOKafkaAdminClient, topic: str
     ) -> None:
         """So that a topic need not be fixed one start at a time."""
@@ -236,7 +236,7 @@ class TestLimit:
 
 
 class TestWhileItIsServed:
-    async def test_settings_that_an_operator_changes_are_found_and_said_once(
+    async def test_settings_changed_by_an_operator_are_found_and_logged_once(
         self, open_log: OpenKafkaLog, admin: AIOKafkaAdminClient, topic: str
     ) -> None:
         """All that a start would refuse: each with the command that puts it right; and that it is right again."""

@@ -40,7 +40,7 @@ class TestFence:
 
         assert records_of(await read_all(log)) == flat([transition("between"), transition("fence")])
 
-    async def test_a_repeated_append_appends_nothing_and_tells_that_the_writer_was_deposed(
+    async def test_a_repeated_append_appends_nothing_and_reports_that_the_writer_was_deposed(
         self, log: ProxiedKafkaEventLog
     ) -> None:
         """So an owner that has nothing to append finds out; a batch that is too large to be kept is not repeated."""
@@ -137,7 +137,7 @@ class TestFence:
 
 class TestLostAnswers:
     @pytest.mark.parametrize("losses", [1, 3])
-    async def test_an_append_whose_acknowledgement_is_lost_is_made_again_and_is_there_once(
+    async def test_an_append_with_a_lost_acknowledgement_is_repeated_and_stored_once(
         self, log: ProxiedKafkaEventLog, losses: int
     ) -> None:
         """The broker has the batch; the same batch with the same sequence is answered and not appended again."""
@@ -210,7 +210,7 @@ class TestLostAnswers:
         ],
         ids=lambda codes: "-".join(code.name for code in codes),
     )
-    async def test_an_answer_that_tells_nothing_for_sure_ends_the_writer(
+    async def test_an_inconclusive_response_ends_the_writer(
         self, log: ProxiedKafkaEventLog, codes: list[ErrorCode]
     ) -> None:
         """Too large the second time does not mean that the first attempt failed."""
@@ -224,7 +224,7 @@ class TestLostAnswers:
 
         assert records_of(await read_all(log)) == list(transition("a"))
 
-    async def test_a_writer_whose_append_was_cancelled_appends_no_more(self, log: ProxiedKafkaEventLog) -> None:
+    async def test_a_writer_with_a_cancelled_append_stops_appending(self, log: ProxiedKafkaEventLog) -> None:
         """Its next batch would have the sequence of one that may be there, and be taken for it."""
         writer = await log.claim(0)
         log.proxy.lose_answers(ApiKey.PRODUCE, math.inf)
@@ -241,7 +241,7 @@ class TestLostAnswers:
         await (await log.claim(0)).append([transition("fence")])
         assert records_of(await read_all(log)) == flat([transition("a"), transition("fence")])
 
-    async def test_reading_goes_on_with_the_next_leader(self, log: ProxiedKafkaEventLog) -> None:
+    async def test_reading_continues_with_the_next_leader(self, log: ProxiedKafkaEventLog) -> None:
         """Leadership that is lost during a reading, and a connection that breaks, are no end of the log."""
         writer = await log.claim(0)
         transitions = [(Record(b"%d" % n, incompressible(MIB // 2, str(n))),) for n in range(8)]
@@ -258,7 +258,7 @@ class TestLostAnswers:
 
         assert records_of(stored) == flat(transitions)
 
-    async def test_a_log_shorter_than_it_was_is_no_complete_reading(
+    async def test_a_log_shorter_than_before_is_not_read_completely(
         self, log: ProxiedKafkaEventLog, kafka_broker: Broker, topic: str
     ) -> None:
         """A log that ends before the known end has lost records, and is not taken for the whole."""
@@ -273,7 +273,7 @@ class TestLostAnswers:
 
 
 @pytest.mark.parametrize("ended", [False, True], ids=["before", "meanwhile"])
-async def test_a_log_that_was_closed_appends_and_reads_no_more(log: ProxiedKafkaEventLog, *, ended: bool) -> None:
+async def test_a_closed_log_refuses_appends_and_reads(log: ProxiedKafkaEventLog, *, ended: bool) -> None:
     """Every holder of its writer gets that error, also with an append in progress."""
     writer = await log.claim(0)
     log.proxy.lose_answers(ApiKey.PRODUCE, math.inf)

@@ -48,7 +48,7 @@ async def records_in(path: Path, *, read_only: bool) -> list[Record]:
 
 
 @pytest.mark.slow
-async def test_what_was_acknowledged_survives_kill_9_and_nothing_is_there_in_part(tmp_path: Path) -> None:
+async def test_acknowledged_appends_survive_kill_9_and_none_is_partial(tmp_path: Path) -> None:
     """Repeatedly on one file: a reader, then the next writer, find everything that was reported and at most one more
     append, complete; and no lock is left behind.
     """

@@ -66,7 +66,7 @@ class TestOpening:
         assert await log.file.write(lambda c: c.execute("PRAGMA synchronous").fetchone()) == (2,)
         assert await log.file.write(lambda c: c.execute("PRAGMA journal_mode").fetchone()) == ("wal",)
 
-    async def test_a_new_file_is_told_apart_from_others_by_its_id(self, path: Path) -> None:
+    async def test_a_new_file_is_identified_by_its_id(self, path: Path) -> None:
         """A log keeps its id; another file has another one."""
         ids = []
         for file in (path, path, path.with_name("other.db")):
@@ -77,14 +77,14 @@ class TestOpening:
 
         assert ids[0] == ids[1] != ids[2]
 
-    async def test_a_new_file_tells_whose_it_is_and_which_tables_to_expect(self, path: Path) -> None:
+    async def test_a_new_file_names_its_program_and_tables(self, path: Path) -> None:
         """In SQLite's own header: any tool shows it, and a later Muster knows by it what it finds."""
         await make(path)
         header = content(path)[:100]
         assert header[68:72] == b"MUST"
         assert int.from_bytes(header[60:64], "big") == TABLES_VERSION == 1, "earlier versions refuse any other"
 
-    async def test_a_log_that_is_closed_in_good_order_is_one_file(self, path: Path) -> None:
+    async def test_a_cleanly_closed_log_is_one_file(self, path: Path) -> None:
         """So that it can be copied as it is; the lock file does not matter."""
         await make(path)
 
@@ -98,7 +98,7 @@ class TestOpening:
         )
         assert list(path.parent.iterdir()) == []
 
-    async def test_a_path_that_cannot_be_a_file_is_told(self, path: Path) -> None:
+    async def test_a_path_that_cannot_be_a_file_is_reported(self, path: Path) -> None:
         """A folder, and a file in a folder that is not there."""
         for read_only in (False, True):
             assert "is a folder" in await mismatch_of(SqliteEventLog(path.parent, read_only=read_only))
@@ -109,7 +109,7 @@ class TestOpening:
         )
 
     @pytest.mark.parametrize("read_only", [False, True])
-    async def test_a_file_that_is_no_database_is_left_as_it_is(self, path: Path, read_only: bool) -> None:
+    async def test_a_file_that_is_not_a_database_is_left_unchanged(self, path: Path, read_only: bool) -> None:
         """A text file is no log, however short (SQLite takes one byte for an empty file); nothing is created beside
         it.
         """
@@ -124,7 +124,7 @@ class TestOpening:
             assert list(path.parent.iterdir()) == [path]
 
     @pytest.mark.parametrize("read_only", [False, True])
-    async def test_somebody_elses_database_is_left_as_it_is(self, path: Path, read_only: bool) -> None:
+    async def test_a_foreign_database_is_left_unchanged(self, path: Path, read_only: bool) -> None:
         """Not even its journal mode is changed, and nothing is made beside it, whatever its journal mode is."""
         change(path, "CREATE TABLE customers (name)")
         for mode in ("delete", "wal"):
@@ -178,7 +178,7 @@ class TestOpening:
 
         assert windows == [7 * 24 * 3600 * 1000, 60_000, 60_000]
 
-    async def test_the_header_of_a_file_says_that_it_is_an_event_log(self, path: Path) -> None:
+    async def test_the_header_of_a_file_identifies_an_event_log(self, path: Path) -> None:
         """It has the application's id, and the version of the tables, as each version has written them."""
         log = SqliteEventLog(path)
         await log.open()
@@ -188,7 +188,7 @@ class TestOpening:
             header = [connection.execute(f"PRAGMA {name}").fetchone() for name in ("application_id", "user_version")]
         assert header == [(int.from_bytes(b"MUST", "big"),), (1,)]
 
-    async def test_whoever_is_refused_changes_no_setting(self, path: Path) -> None:
+    async def test_a_refused_process_changes_no_setting(self, path: Path) -> None:
         """With another number of partitions, an audit window is not set either."""
         await make(path, partitions=3)
         await mismatch_of(SqliteEventLog(path, partitions=5, audit_window_ms=60_000))
@@ -254,7 +254,9 @@ class TestOpening:
 class TestTheLock:
     """One process writes a file; any number read it."""
 
-    async def test_a_second_writing_process_is_told_who_has_the_file(self, log: SqliteEventLog, path: Path) -> None:
+    async def test_a_second_writing_process_learns_which_one_has_the_file(
+        self, log: SqliteEventLog, path: Path
+    ) -> None:
         """It gives up before it has changed anything: the first continues."""
         writer = await log.claim(0)
 
@@ -374,13 +376,13 @@ asyncio.run(main())
         opening.connect_for_reading(path).close()
         assert options == (["mode=ro", "mode=ro&immutable=1"] if files_are_missing else ["mode=ro"])
 
-    async def test_a_log_that_was_closed_in_good_order_can_be_read(self, path: Path) -> None:
+    async def test_a_cleanly_closed_log_can_be_read(self, path: Path) -> None:
         """It is complete without its write-ahead log."""
         await make(path)
 
         assert await self.read_as_another_user(path) == "2"
 
-    async def test_of_a_log_whose_writer_was_killed_is_told_what_is_needed(self, path: Path, tmp_path: Path) -> None:
+    async def test_a_log_with_a_killed_writer_is_reported_with_advice(self, path: Path, tmp_path: Path) -> None:
         """Its end is only in the write-ahead log; without it the history would be wrong."""
         log = SqliteEventLog(path)
         await log.open()

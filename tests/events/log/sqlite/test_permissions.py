@@ -96,7 +96,7 @@ def refused(path: Path, done: str, culprits: str) -> str:
     return f"the event log {path} cannot be {done} by user {user}: {culprits}{suffix}"
 
 
-async def test_a_file_that_cannot_be_written_is_refused_with_whose_it_is(path: Path) -> None:
+async def test_an_unwritable_file_is_refused_with_its_owner(path: Path) -> None:
     """With each file beside it that has the same problem; a reader needs no such right."""
     beside = [path.with_name(path.name + suffix) for suffix in ("-wal", "-shm", ".lock")]
     for file in (path, *beside):
@@ -129,7 +129,7 @@ async def test_a_folder_that_cannot_be_entered_is_named(path: Path) -> None:
         assert await tried(path, how) == refused(path, "reached", whose(path.parent.parent, "drw-------"))
 
 
-async def test_a_file_that_cannot_be_read_is_refused_with_whose_it_is(path: Path) -> None:
+async def test_an_unreadable_file_is_refused_with_its_owner(path: Path) -> None:
     """SQLite would report that it cannot open it, and not why."""
     set_mode(path, 0o200)
     culprit = whose(path, "--w-------").replace(f"{path} is", "it is")
@@ -161,7 +161,7 @@ def test_each_file_that_is_to_blame_has_its_words(path: Path, monkeypatch: pytes
     )
 
 
-async def test_files_beside_it_that_nobody_needs_may_be_anybodys(path: Path) -> None:
+async def test_unneeded_files_beside_it_may_have_any_owner(path: Path) -> None:
     """An empty write-ahead log, as the last of its writers leaves it where it may not be removed."""
     copy = path.with_name("copy.db")
     source, target = sqlite3.connect(path), sqlite3.connect(copy)
@@ -176,7 +176,7 @@ async def test_files_beside_it_that_nobody_needs_may_be_anybodys(path: Path) -> 
     assert await tried(copy, "reads") == "opened"
 
 
-async def test_a_folder_is_told_as_that_and_its_folder_is_innocent(path: Path) -> None:
+async def test_a_folder_is_reported_as_such_and_its_parent_is_not_blamed(path: Path) -> None:
     """Though nothing could be made beside it."""
     inner = path.parent / "inner"
     inner.mkdir()
@@ -187,7 +187,7 @@ async def test_a_folder_is_told_as_that_and_its_folder_is_innocent(path: Path) -
         )
 
 
-async def test_links_that_lead_to_themselves_are_told(path: Path) -> None:
+async def test_symlink_loops_are_reported(path: Path) -> None:
     """On the way to the file, or in its place."""
     loop = path.parent / "loop"
     loop.symlink_to(loop.name)
@@ -196,7 +196,7 @@ async def test_links_that_lead_to_themselves_are_told(path: Path) -> None:
             assert await tried(log, how) == (f"the event log {log} cannot be opened: symbolic links lead to themselves")
 
 
-async def test_what_is_no_file_is_refused_by_its_name_and_kind(path: Path) -> None:
+async def test_a_path_that_is_not_a_regular_file_is_refused_by_its_name_and_kind(path: Path) -> None:
     """SQLite would report a disk error, or wait for a writer to the pipe."""
     pipe, other = path.parent / "pipe", path.with_name("other.db")
     os.mkfifo(pipe)
@@ -209,7 +209,7 @@ async def test_what_is_no_file_is_refused_by_its_name_and_kind(path: Path) -> No
 
 
 @pytest.mark.parametrize("writes", [True, False])
-def test_each_kind_of_what_is_no_file_has_its_word(path: Path, writes: bool) -> None:
+def test_each_kind_of_special_file_has_its_word(path: Path, writes: bool) -> None:
     """In the log's own place it is "it", whatever link leads there; beside it it has its name."""
     folder, kinds = path.parent, {"pipe": "a named pipe", "socket": "a socket", "null": "a device"}
     os.mkfifo(folder / "pipe")
@@ -225,7 +225,7 @@ def test_each_kind_of_what_is_no_file_has_its_word(path: Path, writes: bool) -> 
             refuse_unusable(log, writes=writes, locks=True)
 
 
-async def test_a_file_system_that_can_only_be_read_is_told_and_no_rights(path: Path) -> None:
+async def test_a_read_only_file_system_is_reported_and_no_permissions(path: Path) -> None:
     """The modes are innocent there; any such file system will do, and most machines have one."""
     read_only = read_only_folders()
     if not read_only:

@@ -77,7 +77,7 @@ async def read(path: Path, *, wanted: bool) -> tuple[list[int], list[str]]:
 
 
 @pytest.mark.parametrize("wanted", [False, True])
-async def test_records_that_a_file_lacks_are_told_and_the_others_are_read(path: Path, wanted: bool) -> None:
+async def test_missing_records_of_a_file_are_reported_and_the_others_are_read(path: Path, wanted: bool) -> None:
     """A page may be gone without a trace: offsets are counted without gaps. An owner uses the file as it is."""
     await (await made(path)).close()
     with closing(sqlite3.connect(path)) as connection, connection:
@@ -93,7 +93,7 @@ async def test_records_that_a_file_lacks_are_told_and_the_others_are_read(path: 
 
 
 @pytest.mark.parametrize("wanted", [False, True])
-async def test_what_was_trimmed_is_not_lacking(path: Path, wanted: bool) -> None:
+async def test_trimmed_records_are_not_missing(path: Path, wanted: bool) -> None:
     """Offsets are counted from where trimming stopped."""
     log = await made(path, audit_window_ms=0)
     while (await log.trim(2**50)).more:

@@ -136,14 +136,14 @@ class TestGroupCommit:
         await file.write(partial(self.insert, 3))
         assert await self.numbers(file) == [0, 3]
 
-    async def test_a_statement_that_fails_is_told_as_unavailable(self, file: SqliteFile) -> None:
+    async def test_a_failing_statement_is_reported_as_unavailable(self, file: SqliteFile) -> None:
         """SQLite's own message is included."""
         with pytest.raises(LogUnavailable, match="no such table: letters"):
             await file.write(lambda connection: connection.execute("INSERT INTO letters VALUES (1)"))
         with pytest.raises(LogUnavailable, match="no such table: letters"):
             await file.read(lambda connection: connection.execute("SELECT * FROM letters"))
 
-    async def test_a_write_whose_caller_has_gone_harms_nobody(self, file: SqliteFile) -> None:
+    async def test_a_write_whose_caller_was_cancelled_affects_no_others(self, file: SqliteFile) -> None:
         """It is made; the others get their answers."""
         first = asyncio.create_task(file.write(partial(self.insert, 0)))
         gone = asyncio.create_task(file.write(partial(self.insert, 1)))
@@ -215,7 +215,7 @@ async def test_a_large_transition_leaves_no_large_file_behind(tmp_path: Path, mo
 
 
 class TestWhatAFileTellsOfItself:
-    async def test_an_owner_of_a_file_has_nobody_to_prove_anything_to(self, path: Path) -> None:
+    async def test_an_owner_of_a_file_needs_no_proof(self, path: Path) -> None:
         """It is locked while it is open, and epochs are kept in it."""
         log = SqliteEventLog(path, partitions=2)
         await log.open()
@@ -257,7 +257,7 @@ class TestWhatAFileTellsOfItself:
         assert writer.next_offset == 11
         await log.close()
 
-    async def test_a_sign_of_life_that_somebody_has_changed_is_none(self, path: Path) -> None:
+    async def test_a_modified_sign_of_life_is_ignored(self, path: Path) -> None:
         log = SqliteEventLog(path)
         await log.open()
         await log.leave_sign_of_life(SignOfLife(owner="one:1", wall_ms=17), timeout_ms=10_000)
@@ -283,7 +283,7 @@ class TestWhatAFileTellsOfItself:
             ("UPDATE records SET offset = 'x' WHERE offset = 1", "the last record of partition 0 has no offset"),
         ],
     )
-    async def test_what_is_no_record_of_ours_is_damage(self, path: Path, change: str, told: str) -> None:
+    async def test_foreign_values_are_damage(self, path: Path, change: str, told: str) -> None:
         """SQLite takes any value in any column, as where a page was overwritten in part."""
         await _made(path)
         _change(path, change)

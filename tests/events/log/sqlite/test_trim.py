@@ -81,7 +81,7 @@ async def test_a_tombstone_goes_with_what_it_removed(log: SqliteEventLog, clock:
     assert await shown(log) == [(4, "b", "2"), (6, "z", "value")]
 
 
-async def test_what_the_window_begins_with_stays(log: SqliteEventLog, clock: Clock) -> None:
+async def test_the_first_state_of_the_window_stays(log: SqliteEventLog, clock: Clock) -> None:
     """A value that was replaced inside the window is the state before that, and can still be shown."""
     writer = await log.claim(0)
     await writer.append([(record("a", "1"), record("a", "2"), record("b", "1"))])
@@ -128,7 +128,7 @@ async def test_a_record_inside_the_window_keeps_what_is_behind_it(log: SqliteEve
     assert [value for _, _, value in await shown(log)] == ["1", "2", "3", "4"]
 
 
-async def test_a_clock_that_was_a_moment_ahead_stops_no_trimming(log: SqliteEventLog, clock: Clock) -> None:
+async def test_a_clock_that_was_briefly_ahead_stops_no_trimming(log: SqliteEventLog, clock: Clock) -> None:
     """Its record is from the future by less than the audit window."""
     writer = await log.claim(0)
     for ahead_ms in (0, 2 * WINDOW_MS, 0, 0):
@@ -174,7 +174,7 @@ async def test_partitions_are_trimmed_each_for_itself(log: SqliteEventLog, clock
         assert await shown(log, partition) == [(1, "a", "2"), (2, "z", "value")]
 
 
-async def test_a_call_does_a_bounded_part_and_the_next_goes_on(
+async def test_a_call_does_a_bounded_part_and_the_next_continues(
     log: SqliteEventLog, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Records that were passed are not read again, also after reopening."""

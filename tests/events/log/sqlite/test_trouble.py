@@ -114,9 +114,7 @@ async def test_a_disk_that_is_full_at_the_start_is_waited_for(path: Path, monkey
     await log.close()
 
 
-async def test_a_lock_that_cannot_be_made_for_another_reason_is_told(
-    path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_lock_that_fails_for_another_reason_is_reported(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Waiting would be of no use: somebody has to look at the disk."""
 
     def broken(*_: object) -> int:
@@ -155,9 +153,7 @@ class TestADiskThatDoesNotAnswer:
         disk.mend()
         await file.close()
 
-    async def test_who_waits_is_told_and_nothing_that_was_stored_is_lost(
-        self, file: SqliteFile, disk: HangingDisk
-    ) -> None:
+    async def test_waiters_are_notified_and_stored_records_are_kept(self, file: SqliteFile, disk: HangingDisk) -> None:
         """Also who comes while it hangs. When it answers again, what was under way is there, and the next is stored."""
         hung = [asyncio.create_task(file.write(disk.hang)), asyncio.create_task(file.write(partial(insert, 1)))]
         async with asyncio.timeout(60):
@@ -189,7 +185,7 @@ class TestADiskThatDoesNotAnswer:
         mended.set()
         assert await file.read(numbers) == []
 
-    async def test_a_sign_of_life_is_not_waited_for_longer_than_is_asked(self, path: Path, disk: HangingDisk) -> None:
+    async def test_waiting_for_a_sign_of_life_has_the_requested_limit(self, path: Path, disk: HangingDisk) -> None:
         """Nor is the last one, when the reader hangs."""
         log = SqliteEventLog(path)
         await log.open()
@@ -207,7 +203,7 @@ class TestADiskThatDoesNotAnswer:
         await asyncio.gather(writing, reading)
         await log.close()
 
-    async def test_it_is_told_for_how_long(self, file: SqliteFile, disk: HangingDisk) -> None:
+    async def test_the_duration_is_logged(self, file: SqliteFile, disk: HangingDisk) -> None:
         """In words for the operator; and that it is over."""
         assert told(file) is None
         write = asyncio.create_task(file.write(disk.hang))
@@ -320,7 +316,7 @@ class TestADamagedFile:
             await writer.append([(Record(b"key", b"value"),)])
         await log.close()
 
-    async def test_a_write_that_meets_the_damage_says_the_same(self, path: Path) -> None:
+    async def test_a_write_that_hits_the_damage_reports_the_same(self, path: Path) -> None:
         """Writes that wait behind it get the error, too."""
         await made(path)
         damage_all_but_the_first_pages(path)
@@ -353,7 +349,7 @@ class TestADamagedFile:
         assert await file.read(numbers) == [0]
         await file.close()
 
-    async def test_who_only_reads_is_given_what_can_be_read(self, path: Path) -> None:
+    async def test_a_reader_gets_what_can_be_read(self, path: Path) -> None:
         """Everything except the damaged page, and the other partition whole; and the damage is reported."""
         await made(path)
         damage(path, 0)
@@ -372,7 +368,7 @@ class TestADamagedFile:
         assert warning.endswith("The unreadable records of partition 0 were left out")
         await log.close()
 
-    async def test_who_looks_for_keys_in_it_is_given_all_that_can_be_read(self, path: Path) -> None:
+    async def test_a_search_for_keys_returns_all_that_can_be_read(self, path: Path) -> None:
         """The damage is reported, as by any reader. An owner stops here, too."""
         await made(path)
         damage(path, 0)
@@ -402,7 +398,7 @@ class TestADamagedFile:
         assert log.warnings
         await log.close()
 
-    async def test_who_asks_for_an_end_that_cannot_be_read_is_told_of_the_damage(self, path: Path) -> None:
+    async def test_an_end_that_cannot_be_read_is_reported_as_damage(self, path: Path) -> None:
         """Though nothing else is read of it."""
         await made(path)
         cut_off(path)
@@ -487,7 +483,7 @@ class TestAPathThatNamesAnotherFile:
         remove(wal)
         await self.assert_given_up(log, wal, "no longer exists")
 
-    async def test_closing_in_good_order_is_no_loss(self, path: Path) -> None:
+    async def test_closing_cleanly_is_not_a_loss(self, path: Path) -> None:
         """It ends the write-ahead log, which must not be taken for an error."""
         log = SqliteEventLog(path)
         await log.open()

@@ -78,7 +78,7 @@ async def test_other_programs_leave_the_write_ahead_log_of_an_owner_that_was_kil
 
 
 @pytest.mark.parametrize("size", [None, 0])
-async def test_a_missing_write_ahead_log_is_told(copied: Path, size: int | None) -> None:
+async def test_a_missing_write_ahead_log_is_reported(copied: Path, size: int | None) -> None:
     """Every opener gets the report, until an owner has accepted the file and appended to it."""
     beside(copied).unlink() if size is None else os.truncate(beside(copied), size)
     for _ in range(2):
@@ -93,13 +93,13 @@ async def test_a_missing_write_ahead_log_is_told(copied: Path, size: int | None)
 
 
 @pytest.mark.parametrize("size", [20, 20_000])
-async def test_a_write_ahead_log_that_is_cut_off_is_told(copied: Path, size: int) -> None:
+async def test_a_truncated_write_ahead_log_is_reported(copied: Path, size: int) -> None:
     """Within its header, or within a frame."""
     os.truncate(beside(copied), size)
     assert await _is_told(copied, "cut off")
 
 
-async def test_a_write_ahead_log_that_is_cut_off_between_two_transactions_is_told(copied: Path) -> None:
+async def test_a_write_ahead_log_truncated_between_two_transactions_is_reported(copied: Path) -> None:
     """SQLite takes it as complete: the owner's note beside the file shows what is missing."""
     whole = beside(copied).read_bytes()
     lacks = set()
@@ -115,7 +115,7 @@ async def test_a_write_ahead_log_that_is_cut_off_between_two_transactions_is_tol
     assert lacks == {*range(RECORDS + 1)}
 
 
-async def test_what_was_appended_since_an_owner_took_a_log_as_it_was_counts(copied: Path) -> None:
+async def test_records_appended_since_an_owner_accepted_the_log_count(copied: Path) -> None:
     """The owner gets the report, too; from its first append on the older end is forgotten."""
     os.truncate(beside(copied), beside(copied).stat().st_size - 20 * (24 + 4096))
     left, warnings = await read(copied)
@@ -128,7 +128,7 @@ async def test_what_was_appended_since_an_owner_took_a_log_as_it_was_counts(copi
     assert await read(copied) == (left + 1, [])
 
 
-async def test_a_file_that_was_closed_and_lacks_its_end_is_told(path: Path) -> None:
+async def test_a_closed_file_that_lacks_its_end_is_reported(path: Path) -> None:
     """The note stays when the owner closes the file."""
     async with being_written(path):
         pass
@@ -137,7 +137,7 @@ async def test_a_file_that_was_closed_and_lacks_its_end_is_told(path: Path) -> N
     assert await read(path) == (97, [told_of_end(path, "3 of partition 0")])
 
 
-async def test_a_partition_that_was_emptied_is_told(path: Path) -> None:
+async def test_an_emptied_partition_is_reported(path: Path) -> None:
     """A copy without the lock's file has no note of its ends; that a partition was claimed is in the file itself."""
     async with being_written(path):
         pass
@@ -151,7 +151,7 @@ async def test_a_partition_that_was_emptied_is_told(path: Path) -> None:
 
 
 @pytest.mark.parametrize("note", [b"", b"00000000{}", b'{"log_id":"', b"\xff" * 100])
-async def test_a_note_that_is_not_whole_says_nothing(copied: Path, note: bytes) -> None:
+async def test_an_incomplete_note_is_ignored(copied: Path, note: bytes) -> None:
     """It was read while it was written, or an older version has made the lock."""
     os.truncate(beside(copied), beside(copied).stat().st_size - (24 + 4096))
     lock = beside(copied, ".lock")
@@ -192,7 +192,7 @@ def test_the_records_that_a_file_lacks_are_counted_by_partition(
     )
 
 
-async def test_the_note_of_another_log_says_nothing(copied: Path) -> None:
+async def test_the_note_of_another_log_is_ignored(copied: Path) -> None:
     """A new file was made where one was removed."""
     for suffix in ("", "-wal"):
         beside(copied, suffix).rename(beside(copied, f"{suffix}.old"))

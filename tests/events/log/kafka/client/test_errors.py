@@ -37,7 +37,7 @@ def test_a_missing_right_is_named_as_it_has_to_be_given(error: ErrorCode, of: st
     )
 
 
-def test_what_no_right_would_help_against_is_not_denied() -> None:
+def test_errors_that_no_permission_would_fix_are_not_denials() -> None:
     """It must not lead to the search for a missing ACL; the error has Kafka's name."""
     refusal = refusal_error("this", ErrorCode.invalid_required_acks, "WRITE", "ev", who="user alice (sasl.username)")
     assert not isinstance(refusal, LogDenied)
@@ -52,7 +52,7 @@ def test_what_no_right_would_help_against_is_not_denied() -> None:
         (20, f"this: NOT_ENOUGH_REPLICAS_AFTER_APPEND (20): {TOO_FEW}"),
     ],
 )
-def test_what_may_pass_is_tried_again_with_what_it_means(code: int, told: str) -> None:
+def test_transient_errors_are_retried_with_an_explanation(code: int, told: str) -> None:
     """Including an error of a newer broker: the outcome of the request is unknown."""
     with pytest.raises(TryAgain) as again:
         final_error(ErrorCode(code), "this")
@@ -60,7 +60,7 @@ def test_what_may_pass_is_tried_again_with_what_it_means(code: int, told: str) -
 
 
 @pytest.mark.parametrize("error", [ErrorCode.none, ErrorCode.message_too_large, ErrorCode.topic_authorization_failed])
-def test_what_does_not_pass_is_told_as_it_is(error: ErrorCode) -> None:
+def test_permanent_errors_are_raised_unchanged(error: ErrorCode) -> None:
     assert final_error(error, "this") is error
 
 

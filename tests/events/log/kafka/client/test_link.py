@@ -50,14 +50,14 @@ class HearsOnce(KafkaLink):
         self._apply_metadata(answer(topic((2, 0)), topic((1, 0), name="other")))
 
 
-async def test_nobody_there_is_said() -> None:
+async def test_a_closed_port_is_reported() -> None:
     """In the system's words."""
     async with listening() as address:
         pass
     assert "Connect call failed" in await reason(address, NOT_SECURED)
 
 
-async def test_a_certificate_that_does_not_fit_is_said(tmp_path: Path) -> None:
+async def test_a_mismatched_certificate_is_reported(tmp_path: Path) -> None:
     """One of an authority that is not trusted, and one for another name."""
     authority, other = Authority(tmp_path / "a"), Authority(tmp_path / "b", name="Another")
     elsewhere = authority.issue("elsewhere", names="DNS:elsewhere.example")
@@ -76,7 +76,7 @@ async def test_a_certificate_that_does_not_fit_is_said(tmp_path: Path) -> None:
         )
 
 
-async def test_a_broker_that_hangs_up_is_said() -> None:
+async def test_a_broker_that_disconnects_is_reported() -> None:
     """Like a broker that expects TLS. The property is named, the address once."""
     async with listening() as address:
         told = await reason(address, NOT_SECURED)
@@ -84,7 +84,7 @@ async def test_a_broker_that_hangs_up_is_said() -> None:
     assert told == f"no broker answers at {address}: hung up: {wanted}"
 
 
-async def test_a_broker_that_hangs_up_after_it_has_told_its_versions_wants_something() -> None:
+async def test_a_broker_that_disconnects_after_api_versions_requires_something() -> None:
     """Like a broker with SASL for a client that has not authenticated."""
     async with fake_broker() as fake:
         fake.hangs_up_at = 3
@@ -92,7 +92,7 @@ async def test_a_broker_that_hangs_up_after_it_has_told_its_versions_wants_somet
     assert "closed the connection before it answered anything: does it want credentials or TLS (--kafka-config " in told
 
 
-async def test_what_is_followed_is_looked_up() -> None:
+async def test_followed_topics_are_looked_up() -> None:
     """Its leaders are known then, and those of nothing else."""
     link = HearsOnce([], NOT_SECURED, Timeouts())
     await link.follow(["t"])
@@ -101,7 +101,7 @@ async def test_what_is_followed_is_looked_up() -> None:
     assert list(link._topics()) == ["t"]
 
 
-async def test_a_broker_of_another_cluster_is_said() -> None:
+async def test_a_broker_of_another_cluster_is_reported() -> None:
     """The error and the remedy, in the connection's words, which already have the address."""
     link = KafkaLink([], NOT_SECURED, Timeouts())
     foreign = OtherCluster("h:1 is a broker of cluster b, where one of a was expected")

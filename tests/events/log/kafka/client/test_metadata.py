@@ -75,7 +75,7 @@ def following(*answers: Any) -> FollowedTopics:
 # ---- leaders ----------------------------------------------------------------------------------------
 
 
-def test_what_an_answer_tells_is_known() -> None:
+def test_the_contents_of_a_response_are_known() -> None:
     view = following(answer(topic((1, 0), (2, 0)), topic((2, 0), name="other")))
     assert [view.leader("t", 0), view.leader("t", 1), view.leader("t", 2)] == [1, 2, None]
     assert view.leader("other", 0) is None, "nobody follows it"
@@ -83,7 +83,7 @@ def test_what_an_answer_tells_is_known() -> None:
     assert view.cluster_id == "c"
 
 
-def test_a_leader_that_moved_is_told_with_its_old_address() -> None:
+def test_a_leader_that_moved_is_reported_with_its_old_address() -> None:
     view = following(answer(topic((1, 0), (2, 0))))
     moved = view.learn(answer(topic((2, 1), (2, 0)), nodes=(2,)), 1.0)
     assert moved == [MovedLeader(topic="t", partition=0, was_at=BrokerAddress("h", 9001))]
@@ -115,7 +115,7 @@ def test_a_partition_without_a_leader_has_none_and_nothing_moves_from_there() ->
     assert view.leader("t", 0) == 2
 
 
-def test_an_answer_without_brokers_says_nothing() -> None:
+def test_a_response_without_brokers_is_ignored() -> None:
     """A broker that has just started knows no others yet."""
     view = following(answer(topic((1, 0))))
     assert view.learn(answer(MISSING, nodes=(), cluster_id="another"), 1.0) == []
@@ -124,12 +124,12 @@ def test_an_answer_without_brokers_says_nothing() -> None:
 
 
 @pytest.mark.parametrize("said", [topic(), topic((2, 9), error=ErrorCode.leader_not_available)])
-def test_a_topic_with_an_error_or_without_partitions_says_nothing(said: Any) -> None:
+def test_a_topic_with_an_error_or_without_partitions_is_ignored(said: Any) -> None:
     view = following(answer(topic((1, 0))), answer(said))
     assert (view.leader("t", 0), view.refusals) == (1, {})
 
 
-def test_what_is_followed_no_more_is_forgotten() -> None:
+def test_a_topic_that_is_no_longer_followed_is_forgotten() -> None:
     view = following(answer(topic((1, 0))))
     view.follow(["other"])
     assert view.leader("t", 0) is None
@@ -149,7 +149,7 @@ def test_a_topic_counts_as_deleted_when_it_has_been_missing_for_a_while(for_s: f
         assert "only after its former shadow has left the cluster: within 30 minutes" in str(view.refusals["t"])
 
 
-def test_a_topic_that_was_there_in_between_begins_to_be_missing_anew() -> None:
+def test_a_topic_that_existed_in_between_starts_to_be_missing_again() -> None:
     view = following(answer(topic((1, 0))))
     for now_s, said in ((10.0, MISSING), (12.0, topic((1, 0))), (10.0 + MISSING_FOR_S, MISSING)):
         view.learn(answer(said), now_s)
@@ -176,7 +176,7 @@ def test_a_topic_that_is_another_one_is_refused_and_not_followed(said: Any, why:
     assert view.leader("t", 0) == 1
 
 
-def test_an_id_that_is_told_later_on_is_taken_as_the_first() -> None:
+def test_a_topic_id_learned_later_is_taken_as_the_first() -> None:
     """Brokers before Kafka 2.8 have none; a cluster has one after its upgrade."""
     view = following(answer(topic((1, 0), topic_id=None)), answer(topic((1, 0))), answer(topic((1, 0), topic_id=None)))
     assert view.refusals == {}
@@ -188,7 +188,7 @@ def test_an_id_that_is_told_later_on_is_taken_as_the_first() -> None:
 
 
 @pytest.mark.parametrize(("offered", "version"), [((0, 12), 10), ((10, 10), 10), ((0, 9), 4), ((4, 4), 4)])
-def test_the_best_version_is_asked_and_creates_no_topic(offered: tuple[int, int], version: int) -> None:
+def test_the_best_version_is_used_and_creates_no_topic(offered: tuple[int, int], version: int) -> None:
     asked = MetadataQuestion({"b", "a"}).prepare({METADATA: offered})
     request = asked.request
     assert asked.API_VERSION == version  # noqa: SIM300 -- it is not a constant
@@ -197,7 +197,7 @@ def test_the_best_version_is_asked_and_creates_no_topic(offered: tuple[int, int]
     assert asked._response is {10: v10, 4: v4}[version].response.MetadataResponse
 
 
-def test_a_broker_that_would_create_topics_is_asked_for_none() -> None:
+def test_a_broker_that_would_create_topics_is_queried_about_none() -> None:
     """Before v4."""
     for first in (0, 1):
         asked = MetadataQuestion(()).prepare({METADATA: (first, 3)})
@@ -207,7 +207,7 @@ def test_a_broker_that_would_create_topics_is_asked_for_none() -> None:
             MetadataQuestion({"t"}).prepare(offered)
 
 
-def test_a_broker_without_metadata_is_asked_for_none() -> None:
+def test_a_broker_without_metadata_is_queried_about_none() -> None:
     """Not even for its own name."""
     with pytest.raises(NotOffered, match="Metadata v4"):
         MetadataQuestion(()).prepare({})

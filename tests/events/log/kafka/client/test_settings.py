@@ -56,7 +56,7 @@ def test_the_way_out_of_a_contradiction_is_a_command() -> None:
     )
 
 
-def test_of_an_empty_topic_both_ways_out_are_told() -> None:
+def test_both_remedies_are_shown_for_an_empty_topic() -> None:
     """If it was created for events, one command fixes it; else it is for another application's records."""
     with pytest.raises(LogMismatch) as mismatch:
         promised({"cleanup.policy": "delete"}, is_ours=False)
@@ -94,7 +94,7 @@ def test_a_single_in_sync_replica_of_several_is_warned_of() -> None:
     assert promised({"min.insync.replicas": "1"}, replication=1).warnings == ()
 
 
-def test_brokers_that_do_not_tell_their_configs_are_warned_of() -> None:
+def test_brokers_that_do_not_return_their_configs_cause_a_warning() -> None:
     """How often to claim is then not known."""
     guarantee = promised(None, {})
 
@@ -140,7 +140,7 @@ def test_configs_that_may_not_be_read_are_named_with_the_right() -> None:
     )
 
 
-def test_all_that_is_refused_is_told_at_once() -> None:
+def test_all_refused_settings_are_reported_at_once() -> None:
     """With a way out for each."""
     plan = msgspec.structs.replace(PLAN, partitions=3, keeps_times=True)
     expiring = {**BROKER, "producer.id.expiration.ms": "1"}
@@ -178,7 +178,9 @@ def test_the_audit_window_is_a_week() -> None:
         ({"max.message.bytes": "1000"}, 3, "takes batches of 1000 bytes"),
     ],
 )
-def test_what_a_start_refuses_or_warns_of_is_a_flaw_later(changed: Configs, replication: int, said: str) -> None:
+def test_settings_refused_or_warned_of_at_the_start_are_a_flaw_later(
+    changed: Configs, replication: int, said: str
+) -> None:
     """Each is reported; nothing is raised, since a serving process continues."""
     configs = {"min.insync.replicas": "2", **PLAN.configs(), **changed}
     facts = TopicFacts(partitions=8, replication=replication)
@@ -186,7 +188,7 @@ def test_what_a_start_refuses_or_warns_of_is_a_flaw_later(changed: Configs, repl
     assert said in flaw
 
 
-def test_of_brokers_that_forget_fences_all_is_said() -> None:
+def test_brokers_that_forget_fences_are_all_reported() -> None:
     """Also what is wrong with each alone, and a partition that was added."""
     plan = msgspec.structs.replace(PLAN, partitions=8)
     facts = TopicFacts(partitions=9, replication=3)

@@ -58,7 +58,7 @@ def test_a_broker_that_is_too_old_is_named_with_the_api_and_the_version() -> Non
         check_versions("broker 3 at k:9092", {key: versions for key, versions in KAFKA_4.items() if key != 22}, WRITING)
 
 
-def test_a_muster_that_stands_alone_is_not_taken_for_an_old_broker() -> None:
+def test_a_standalone_muster_is_not_taken_for_an_old_broker() -> None:
     """It speaks to clients as a new one does, and makes no topics."""
     with pytest.raises(LogMismatch) as refused:
         check_versions("broker 0 at muster:9092", {key: KAFKA_4[key] for key in (0, 1, 2, 3, 10)}, WRITING)
