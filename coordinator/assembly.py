@@ -93,7 +93,7 @@ class Readiness:
     ) -> None:
         """Open the event log, or its offsets; retry and report the reason while it is unavailable.
 
-        An attempt ends only after the log's own timeouts, so a slow one is reported before.
+        An attempt ends only after the log's own timeouts, so a slow one is reported before it ends.
         """
         outage = LogOutage(location, self._clock.monotonic_ms)
         began_ms = self._clock.monotonic_ms()

@@ -5,8 +5,8 @@ This is the owner's reaction. The log detects foreign records (`StoredRecord.is_
 
 A takeover finds all of them as it reads (`events/loading.py`). A served partition is not read, but an append returns
 its offset, so a gap before it means that another producer has appended. Then that range is read, and each key whose
-last record in it is foreign is rewritten: within seconds, whereas compaction takes days. Against a producer that writes
-all the time, records read and keys rewritten are limited per minute.
+last record in it is foreign is rewritten: within seconds, whereas compaction takes days. The records read and the keys
+rewritten are limited per minute, in case a producer writes all the time.
 """
 
 import asyncio

@@ -1,9 +1,9 @@
 """Checks the event topic's settings periodically while it is served, because operators reconcile topics.
 
 A topic that was created with `cleanup.policy=compact` and is changed to `delete` loses its oldest records within
-minutes, and nothing else shows it: the state of owned partitions is in memory. At the start such settings are refused;
-a process that already serves continues, since ending would lose more, and reports it in its log, in a metric and in
-`muster status`. If the settings cannot be read, that is logged, and the next check may succeed.
+minutes, and nothing else shows it: the state of owned partitions is in memory. At startup such settings are refused. A
+process that is already serving continues, since stopping would lose more, and reports them in its log, in a metric and
+in `muster status`. If the settings cannot be read, that is logged, and the next check may succeed.
 """
 
 import asyncio

@@ -37,7 +37,7 @@ class PartitionReading(Protocol):
 
     @property
     def records_at_once(self) -> int:
-        """Number of the next records that take about 1 ms of work."""
+        """How many of the next records take about 1 ms of work."""
         ...
 
     @property

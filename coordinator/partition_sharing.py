@@ -41,7 +41,7 @@ class PartitionSharing:
         upstream: str = "",
         known_brokers: KnownBrokers | None = None,
     ) -> None:
-        """`upstream`: the id of the cluster in front of which this process is; empty: standalone.
+        """`upstream`: the id of the cluster that this process is in front of; empty: standalone.
 
         `known_brokers`: shared with other links of the process.
         """

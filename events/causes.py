@@ -60,7 +60,7 @@ class Cause(StrEnum):
     INACTIVE_MEMBER_REJOINED = "held-member-rejoined"
     PARTITIONS_ASSIGNED = "partitions-assigned"
 
-    # Plans of an administrator.
+    # Changes planned by an administrator.
     INSTANCES_REGISTERED = "instances-registered"
     REGISTRATION_WITHDRAWN = "registration-withdrawn"
     MEMBERS_RETIRED = "members-retired"

@@ -1,6 +1,6 @@
 """Loads a partition: reads its records from first to last, without decoding superseded ones.
 
-It works as a compaction in memory. The last record of each key produces the same groups as all records do (the
+It works like a compaction in memory. The last record of each key produces the same groups as all records do (the
 compaction tests prove it), so an owner that takes over decodes only these, which are few even in a log with a long
 history. Three kinds of records are kept that a compaction may drop, so that nothing is missed:
 
@@ -9,7 +9,7 @@ history. Three kinds of records are kept that a compaction may drop, so that not
     the deletion of a group       it has the group's incarnation; likewise the removal of a member
     a value of unknown type       its group is quarantined, even if a later record may have replaced it
 
-A superseded value of a known type goes unnoticed if it is broken after its header: compaction would have removed it
+A superseded value of a known type that is broken after its header goes unnoticed: compaction would have removed it
 anyway.
 
 Foreign records change nothing. But compaction keeps the last record of a key, no matter who wrote it: if that is a

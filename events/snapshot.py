@@ -77,7 +77,7 @@ class SnapshotHead(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SavedGroup(msgspec.Struct, frozen=True, array_like=True):
-    """A group or a part of one; parts differ in their members only. `has_own_record`: False if the log had no record of
+    """A group or a part of one; parts differ only in their members. `has_own_record`: False if the log had no record of
     the group itself, only of its members etc.
     """
 

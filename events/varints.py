@@ -53,7 +53,7 @@ def read_long(data: bytes, pos: int, first: int) -> tuple[int, int]:
     while True:
         byte = data[pos]
         pos += 1
-        n += byte - 1 << shift  # less one: the continuation bit of the byte before
+        n += byte - 1 << shift  # minus one for the continuation bit of the byte before
         if byte < 128:
             break
         shift += 7

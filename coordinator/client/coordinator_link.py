@@ -93,7 +93,9 @@ class OutcomeUnknown(AdminError):
 
 
 class Refused(AdminError):
-    """The coordinator refused. The text has Kafka's name of the error, and the coordinator's message."""
+    """The coordinator refused the request. The text contains Kafka's name for the error, and the coordinator's
+    message.
+    """
 
     def __init__(self, group_id: str, error: ErrorCode, message: str | None) -> None:
         super().__init__(f"group {group_id}: {error_text(error, message)}")
@@ -136,7 +138,7 @@ class NotCoordinatedHere(Refused):
 
 
 class UpstreamAlready(Refused):
-    """A group that was to be released has its members upstream already."""
+    """A group to be released already has its members upstream."""
 
     def __init__(self, group_id: str) -> None:
         AdminError.__init__(self, f"the members of group {group_id} are upstream already: there is nothing to release")

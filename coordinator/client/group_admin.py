@@ -272,7 +272,7 @@ def _text(number: int | None) -> str | None:
 
 
 def _with_what_is_there(result: MemberResult, listed: Sequence[ListedMember]) -> MemberResult:
-    """Add to the result of an unknown name a note that the instance is expected, or similar names."""
+    """Add a hint to the result of an unknown name: that the instance is expected, or which names are similar."""
     if result.error is not ErrorCode.unknown_member_id:
         return result
     if any(each.standing is Standing.EXPECTED and each.group_instance_id == result.member for each in listed):

@@ -71,7 +71,9 @@ class Census:
         return max(self._timeouts, default=0)
 
     def oldest(self, members: Mapping[MemberId, Member]) -> MemberId | None:
-        """Return the first member by `rank_of`; `members` are the counted ones. Kafka's choice is random (S12)."""
+        """Return the first member by `rank_of`; `members`: the members that were counted. Kafka's choice is random
+        (S12).
+        """
         if not self.size:
             return None
         while self._elders_gone < len(self._elders):

@@ -94,7 +94,9 @@ class LeaveGroup(Request, frozen=True, kw_only=True):
 
 
 class OffsetToCommit(msgspec.Struct, frozen=True, kw_only=True):
-    """One partition of an OffsetCommit. Times: wall clock ms; `expire_ms` is None unless v2 to v4 gave a retention."""
+    """One partition of an OffsetCommit. Times: wall clock ms; `expire_ms` is None unless the request (v2 to v4) set a
+    retention time.
+    """
 
     topic: str
     partition: int

@@ -1,4 +1,4 @@
-"""A table by member id whose entries have deadlines; finds those that have passed without a scan per change.
+"""A table by member id whose entries have deadlines; finds those that have passed without scanning it at each change.
 
 It is used for members, held joins and pending members. The deadlines of the whole group are plain fields of
 `SoftState`.

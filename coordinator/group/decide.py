@@ -83,7 +83,7 @@ from muster.events.ids import UNKNOWN_MEMBER_ID
 from muster.events.state import Group, GroupState, new_group
 
 AnyChange = SyncGroup | LeaveGroup | DeleteGroup | ReleaseGroup | AlterGroupConfig
-"""The requests that change an existing group, and no other."""
+"""The requests that can only change a group that exists."""
 
 
 class Decision(msgspec.Struct, frozen=True, kw_only=True):

@@ -24,7 +24,7 @@ from muster.events.state import GroupConfig, GroupState, Member, MemberRole, Reg
 class MembershipChange(msgspec.Struct, frozen=True, kw_only=True):
     """`config` replaces the group's; the other fields are added to, or removed from, the current state.
 
-    `withdrawn`: registrations to be removed. `kept`: members that are no longer to retire.
+    `withdrawn`: registrations to be removed. `kept`: members whose retirement is withdrawn.
     """
 
     config: GroupConfig
@@ -44,7 +44,7 @@ def apply_change(turn: Turn, change: MembershipChange) -> tuple[ReleasedMember, 
     before, asked = turn.group.config, turn.why
     config = change.config
     if config.unassigned_rebalance_delay_ms != before.unassigned_rebalance_delay_ms:
-        config = msgspec.structs.replace(config, rebalanced_for=())  # setting it refers to what is unassigned now
+        config = msgspec.structs.replace(config, rebalanced_for=())  # a new delay applies to all that is unassigned now
     if config != before:
         turn.record_config(config)
         _after_configured(turn, before)

@@ -1,4 +1,4 @@
-"""The progress of a move in words: what members have done, which ones are waited for, and for how long at most."""
+"""Describes the progress of a move: what members have done, which ones it waits for, and for how long at most."""
 
 import shlex
 from collections.abc import Iterable, Sequence
@@ -18,7 +18,7 @@ DROPPED_MAY = "a process that still runs may go on consuming its partitions, wit
 
 
 class Named(Protocol):
-    """A member with the fields by which messages name it."""
+    """A member, with the fields by which messages identify it."""
 
     @property
     def group_instance_id(self) -> str | None: ...
@@ -65,7 +65,9 @@ def done(move: "GroupMove") -> str:
 
 
 def late(move: "GroupMove") -> str:
-    """Name the members that have not rejoined in time, or were dropped, and the consequence; empty without any."""
+    """Name the members that have not rejoined in time, or were dropped, and the consequence; empty if there are
+    none.
+    """
     overdue, dropped = overdue_of(move), dropped_of(move)
     sessions = "its session" if len(dropped) == 1 else "their sessions"
     parts = (
@@ -86,7 +88,7 @@ def dropped_of(move: "GroupMove") -> "list[MovingMember]":
 
 
 def waiting(move: "GroupMove") -> str:
-    """Name the members that are waited for, and for how long at most; empty without any."""
+    """Name the members that are waited for, and for how long at most; empty if there are none."""
     working = [each for each in move.waits_for if each.is_notified]
     silent = [each for each in move.waits_for if not each.is_notified]
     parts = [

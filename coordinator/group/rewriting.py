@@ -18,7 +18,7 @@ from muster.events.state import NOT_CONFIGURED, Group, Member
 
 
 def rewrite_entities(turn: Turn, command: RewriteEntities) -> None:
-    """Write again those of the entities that still exist."""
+    """Rewrite the entities that still exist."""
     turn.caused_by_deadline(Cause.RECORD_OVERWRITTEN, turn.now_ms)
     for entity in command.entities:
         _rewrite(turn, entity)

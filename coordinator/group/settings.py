@@ -18,6 +18,6 @@ class GroupSettings(msgspec.Struct, frozen=True, kw_only=True):
     offsets_retention_minutes: int = 10_080  # offsets.retention.minutes
     offsets_retention_check_interval_ms: int = 600_000  # offsets.retention.check.interval.ms
     member_metadata_max_bytes: int = 1_048_576
-    """The limit of one member's names and metadata of all protocols. Kafka has only the limit of a record."""
+    """The limit of one member's names and metadata of all protocols. Kafka only limits the size of a record."""
     offsets_are_upstream: bool = False
     """True in a sidecar: a group's offsets are upstream, and cannot be seen here. Not a Kafka setting."""

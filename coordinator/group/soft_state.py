@@ -68,7 +68,7 @@ class Session(msgspec.Struct, kw_only=True):
     ) -> None:
         """Give the member its full time again, because of a request that arrived at `last_seen_ms` on `connection`.
 
-        The time runs from `answered_ms` if that is later, since the client may send nothing before.
+        The time runs from `answered_ms` if that is later, since the client may send nothing before that.
         """
         silence_ms = last_seen_ms - self.last_seen_ms
         if silence_ms > self.longest_silence_ms:  # noqa: PLR1730 -- runs for every heartbeat, and a call takes longer
@@ -108,7 +108,7 @@ class InitialDelay(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RefusedSender(msgspec.Struct, frozen=True, kw_only=True):
-    """The sender of refused requests, and their cause. A duel has two, so it is without client id and host."""
+    """The sender of refused requests, and their cause. A duel has two senders, so it has no client id and host."""
 
     cause: Cause
     group_instance_id: str
@@ -240,7 +240,7 @@ class MemberSyncDeadlines(DeadlineTable[int]):
 class SoftState(msgspec.Struct, kw_only=True):
     """The soft state of one group; the tables are by member id.
 
-    `pending_members`: sent away with a new id (KIP-394) and not back yet. `settled_ids`: the outcome of such ids that
+    `pending_members`: given a new id (KIP-394), and not back with it yet. `settled_ids`: the outcome of such ids that
     the running join phase waited for; `settled_ids_more` counts the rest (see `handed_out.py`). `parked_joins`,
     `parked_syncs`: the senders of the parked requests. `pending_syncs`: members that have not synced in this
     generation. `member_sync_deadlines`: for members that got an assignment outside a rebalance. `held_joins`: see

@@ -45,11 +45,13 @@ SILENCE = frozenset({Cause.SESSION_EXPIRED, Cause.NOT_REJOINED, Cause.SYNC_TIMED
 """The causes of removals of members that may be dead, cut off or slow."""
 
 REMOVED_MEMBERS_MAX = 1_000
-"""Limit of removed silent members that are remembered for each group, in case they are heard from again."""
+"""How many removed silent members are remembered for each group, in case they are heard from again."""
 
 REFUSALS_WINDOW_MS = 60_000
 REFUSALS_PER_WINDOW = 10
-"""How many refused joins, and fences, of a group are recorded per window; the next of a sender counts its others."""
+"""How many refused joins and fenced requests of a group are recorded per window; a sender's next record counts those
+that were not.
+"""
 
 OFFERED_MAX = 16
 NAME_CHARS_MAX = 255
@@ -324,7 +326,9 @@ class Turn:
         self._record_fence(error, current, suppressed)
 
     def note_duel(self, current: Member) -> None:
-        """Record a duel, within the rate limit; it counts the others of its instance id, from either process."""
+        """Record a duel, within the rate limit; the record counts the unrecorded ones of its instance id, from either
+        process.
+        """
         self.soft.duels, suppressed = self._counted(self.soft.duels, of_both=True)
         self._record_fence(ErrorCode.fenced_instance_id, current, suppressed)
 

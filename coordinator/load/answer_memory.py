@@ -15,7 +15,7 @@ HELD_BYTES_MAX: Final = 268_435_456
 
 
 class AnswerMemory:
-    """The limit `bytes_max` may be exceeded by one whole response, and by an entry or a chunk of each other one.
+    """`bytes_max` may be exceeded by one whole response, and by one entry or chunk of each of the others.
 
     See kafka/codec/writing.py.
     """

@@ -1,6 +1,6 @@
 """Slices: work on many entries shares the event loop with everything else.
 
-This module has the queue of long work and the length of a slice; `events/steps.py` defines the form of such work.
+This module contains the queue of long work and the length of a slice; `events/steps.py` defines the form of such work.
 
 The first ENTRIES_AT_ONCE entries are processed immediately, so that an ordinary request is done within its own
 callback. Longer work is appended to one queue for the whole process: in each turn of the loop the first one in the
@@ -64,7 +64,8 @@ class Slices:
     def run(
         self, steps: Steps[R], done: Callable[[R], None], failed: Callable[[Exception], None]
     ) -> Callable[[], None] | None:
-        """Run the steps, and call `done` with the result. Return None if that has happened, else a function to cancel.
+        """Run the steps, and call `done` with the result. Return None if that has already happened, else a function
+        that cancels the work.
 
         An immediate error is raised here; a later one, or an error of `done`, is passed to `failed`.
         """

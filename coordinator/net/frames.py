@@ -1,7 +1,7 @@
 """A client's connection without its socket: bytes in, one request at a time out; responses in, bytes out.
 
-It splits the bytes into frames, keeps responses in the order of requests, and limits the bytes that wait, standalone as
-well as in the sidecar (whose connection to the broker is in sidecar/relay/conversation.py). It knows nothing of
+It splits the bytes into frames, keeps responses in the order of requests, and limits the bytes that wait, in standalone
+mode as well as in the sidecar (whose connection to the broker is in sidecar/relay/conversation.py). It knows nothing of
 sockets, time or the meaning of requests, except for two sets of API keys: heartbeats, which the fast path may answer
 without decoding them, and requests that wait for other members.
 
@@ -108,17 +108,19 @@ class Connection:
 
     @property
     def is_handling(self) -> bool:
-        """True if a request was taken that will be answered, but is not yet."""
+        """True if a request was taken and still has to be answered."""
         return self._taken is not None and not self._is_superseded
 
     @property
     def is_parked(self) -> bool:
-        """True if the request that was taken is a join or a sync, which waits for other members, without a limit."""
+        """True if the request that was taken is a join or a sync, which waits for other members, without a time
+        limit.
+        """
         return self.is_handling and self._taken_key in PARKED
 
     @property
     def is_under_way(self) -> bool:
-        """True if a request has begun and not ended."""
+        """True if a request has begun and is not finished."""
         return self.is_handling
 
     @property
@@ -154,7 +156,8 @@ class Connection:
     def receive_known(self, data: bytes, now_ms: int) -> bool:
         """Receive bytes, and answer the heartbeats that the fast path knows, if nothing waits before them.
 
-        Returns True if that was all of them. This is the usual case, in which the caller has nothing else to check.
+        Returns True if the bytes held nothing else. This is the most frequent case, in which the caller has nothing
+        else to check.
         """
         incoming = self._incoming
         if self._taken is not None or incoming.waiting_bytes:
@@ -227,7 +230,9 @@ class Connection:
         return answered
 
     def _answer_known(self, data: bytes, at: int, at_most: int, now_ms: int) -> tuple[int, int]:
-        """Answer heartbeats in place, from `at` on; return their number and end. Most requests are heartbeats."""
+        """Answer heartbeats in place, from `at` on; return their number, and where they end. Most requests are
+        heartbeats.
+        """
         size, out, fast, answered = len(data), self.for_client, self._fast, 0
         while size - at >= REQUEST_START.size and answered < at_most:
             length, api_key, api_version, correlation_id = REQUEST_START.unpack_from(data, at)

@@ -98,7 +98,7 @@ class KeptSockets:
             send(self._channel, END)
 
     def report_metrics(self, port: int) -> None:
-        """Report the port of this host where the metrics are."""
+        """Report the port at which this process serves its metrics on this host."""
         if self._channel is not None:
             send(self._channel, METRICS, port)
 

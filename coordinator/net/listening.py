@@ -1,4 +1,4 @@
-"""Accepts connections within a limit, closes idle ones, and shuts down cleanly; at one address or many.
+"""Accepts connections on one address or many, within a limit; closes idle ones; shuts down cleanly.
 
 Applies the limits and timeouts of connections in both modes. Knows nothing of requests.
 """

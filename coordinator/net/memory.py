@@ -174,7 +174,9 @@ class ConnectionMemory:
         asyncio.get_running_loop().call_soon(self._abort)  # it may be writing now
 
     def end(self) -> None:
-        """Remove a connection that was closed, with its references, so that it need not wait for garbage collection."""
+        """Remove a closed connection and the references to it, so that it is freed without waiting for garbage
+        collection.
+        """
         self._memory.hold(self, 0)
         self._eviction_order, self._abort = _gone, _do_nothing
 

@@ -100,7 +100,7 @@ class OfLibraries(logging.Handler):
 
 
 def are_json() -> bool:
-    """Return whether logs are configured, as JSON."""
+    """Return whether logging is configured, and writes JSON."""
     return isinstance(structlog.get_config()["processors"][-1], structlog.processors.JSONRenderer)
 
 

@@ -40,7 +40,7 @@ UNWELL_AFTER_S = 5.0
 
 _FRAMES_LOGGED = 8
 _AT_REST = frozenset({"Runner.run", "BaseEventLoop.run_forever", "BaseEventLoop._run_once", "EpollSelector.select"})
-"""Innermost calls of a loop that waits for events, or for a processor."""
+"""The innermost calls of a loop that waits for events, or for CPU time."""
 _DID_NOT_RUN = "the process did not run: it or its machine was suspended, or got no CPU time"
 
 
@@ -52,7 +52,7 @@ class Instant(msgspec.Struct, frozen=True):
 
 
 def seen(since: Instant, now: Instant, *, expected_s: float) -> float:
-    """Return how long the process ran between two instants; it sleeps `expected_s` in between."""
+    """Return how long the process ran between two instants, for `expected_s` of which the caller slept."""
     passed_s = now.at_s - since.at_s
     return min(passed_s, max(2 * expected_s, now.used_s - since.used_s))
 

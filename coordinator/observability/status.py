@@ -116,7 +116,7 @@ class UnassignedStatus(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class UpstreamGroupStatus(msgspec.Struct, frozen=True, kw_only=True):
-    """A group that clients joined in the last minutes, but that upstream has, so Muster does not coordinate it."""
+    """A group that clients joined here in the last minutes, but that upstream coordinates."""
 
     group_id: str
     reason: str

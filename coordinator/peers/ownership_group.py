@@ -4,13 +4,13 @@ Joins, syncs, sends heartbeats and leaves; decisions are acted on elsewhere. An 
 are assigned to another process, not until the group rebalances: while the group's coordinator upstream is unreachable,
 or this process has lost its session, nothing changes here. A process that still serves a partition after another one
 has claimed it learns that from the log. Foreign clients, and processes of another version or in front of another
-cluster, get no partitions as members; if one of them leads the group, nothing changes here either. A process that has
-never been a member ends, instead, if others are of another version or in front of another cluster, or if the group
-belongs to other clients (INCONSISTENT_GROUP_PROTOCOL).
+cluster, get no partitions as members; if one of them leads the group, nothing changes here either. But a process that
+has never been a member exits if others are of another version or in front of another cluster, or if the group belongs
+to other clients (INCONSISTENT_GROUP_PROTOCOL).
 
 The instance id consists of the log's identity and the node id, so a process that restarts within its session is the
 same member, and owns what it owned without a rebalance (KIP-345). A second process with the same node id takes the
-first one's place, which then ends with FENCED_INSTANCE_ID (82).
+place of the first one, which then exits because of FENCED_INSTANCE_ID (82).
 """
 
 import asyncio
@@ -50,10 +50,12 @@ PROTOCOL_TYPE: Final = "muster-owners"
 """Not `muster`, which shadows use: only Muster's own processes are in this group."""
 
 HEARTBEATS_A_SESSION: Final = 20
-"""Members only learn of a rebalance from their next heartbeat, and all others wait for that, so they are frequent."""
+"""Members only learn of a rebalance from their next heartbeat, and all others wait for that, so heartbeats are
+frequent.
+"""
 
 SOON_S: Final = 0.01
-"""Pause before the next heartbeat when a rebalance is expected; it doubles up to the usual one."""
+"""Pause before the next heartbeat when a rebalance is expected; it doubles up to the normal interval."""
 
 DESCRIBE_HINT: Final = "DescribeGroups of an AdminClient shows who (Kafka's tools describe no such group)"
 
@@ -69,7 +71,7 @@ class NodeIdTaken(LogMismatch):
 
 
 class OwnershipGroup:
-    """This process's membership. `candidate` makes a join's metadata from the join's number; `decide` assigns.
+    """This process's membership. `candidate` builds a join's metadata from the join's number; `decide` assigns.
 
     `on_decision` is called with each decision, including an earlier one that is still valid.
     """
@@ -86,7 +88,7 @@ class OwnershipGroup:
         monotonic_ms: Callable[[], int],
         upstream: str = "",
     ) -> None:
-        """`upstream`: the id of the cluster in front of which this process is; empty: standalone."""
+        """`upstream`: the id of the cluster that this process is in front of; empty: standalone."""
         self._link = link
         self._upstream = upstream
         self._who = who

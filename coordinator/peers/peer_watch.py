@@ -85,8 +85,8 @@ class PeerWatch:
             except (OSError, ValueError, OverflowError, TimeoutError):
                 pass  # no evidence, nor is an invalid address
             else:
-                # Later attempts go to the same IP address: another address of its name would prove nothing.
-                # None: the connection is already lost, e.g. to a process that is just being killed.
+                # Later attempts go to the same IP address: another address of its host name would prove nothing. None:
+                # the connection is already lost, e.g. to a process that is just being killed.
                 host, port = (writer.get_extra_info("peername") or (host, port))[:2]
                 since_s = now_s()
                 self._connected.add(peer)

@@ -64,9 +64,9 @@ class Candidate(msgspec.Struct, frozen=True, kw_only=True):
     process: str = ""
     """Its name as an owner, `host:pid`; empty: a version that does not send it."""
     ended: tuple[ObservedEnd, ...] = msgspec.field(default=(), name="gone")
-    """Ends of others that it observed and that no decision has included yet."""
+    """Ends of other processes that it observed and that no decision has included yet."""
     upstream: str = ""
-    """The id of the cluster in front of which it is; empty: standalone, or a version that does not send it."""
+    """The id of the cluster that it is in front of; empty: standalone, or a version that does not send it."""
 
 
 class MemberIdentity(msgspec.Struct, frozen=True, kw_only=True):

@@ -68,7 +68,9 @@ class SocketStore:
             self._kept.popitem()[1].close()
 
     def _refuse_untaken(self) -> None:
-        """Send clients to other processes until this one takes the sockets. It has copies: closing has no effect."""
+        """Send clients to other processes until this one takes the sockets. It has copies of them, so closing them
+        would have no effect.
+        """
         for at in self._kept.keys() - self._reported:
             with suppress(OSError):  # only works on Linux
                 self._kept[at].shutdown(socket.SHUT_RD)

@@ -1,11 +1,11 @@
 """Starts the processes of one host, stops all gracefully, and serves their combined metrics.
 
 The frontends are stopped first, then the owner, so that its groups move to another host only when no frontend of this
-one uses it any more. If a process cannot use its arguments or files (exit code 2), all end, unless it served before and
-could not start again. When this process is killed, the others end by themselves: each has a connection to it
-(net/kept_sockets.py). Until then they keep their addresses, and a new supervisor waits for these (held_addresses.py).
-As the first process of a container it also reaps processes that it has not started (reaping.py). running.py decides
-when a process is restarted.
+one uses it any more. If a process cannot use its arguments or files (exit code 2), all are stopped, unless it served
+before and could not start again. When this process is killed, the others exit by themselves: each has a connection to
+it (net/kept_sockets.py). Until then they keep their addresses, and a new supervisor waits for these
+(held_addresses.py). As the first process of a container it also reaps processes that it has not started (reaping.py).
+running.py decides when a process is restarted.
 """
 
 import asyncio

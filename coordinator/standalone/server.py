@@ -50,7 +50,7 @@ class Server:
 
     @property
     def port(self) -> int:
-        """The port that was bound; known from `start` on."""
+        """The port that was bound; known once `start` has returned."""
         return self._port
 
     async def start(self) -> None:

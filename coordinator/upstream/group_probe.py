@@ -46,7 +46,7 @@ class KeptUpstream(msgspec.Struct, frozen=True):
 
 
 class NotPermitted(KeptUpstream, frozen=True):
-    """Muster's principal lacks the ACL Allow READ on the group."""
+    """Muster's principal lacks READ on the group."""
 
 
 class ForeignShadow(KeptUpstream, frozen=True):

@@ -16,9 +16,9 @@ member would stay for as long as the broker falters.
 A broker that closes a connection may be full, since all clients share our address (`max.connections.per.ip`), or about
 to stop. So a connection to each broker is kept open from the start, on which a full broker answers. If it is lost, new
 ones are tried until the question times out: by then, a broker that has stopped refuses them. If it closes each of them,
-its responses to others decide: a full broker answers other clients; a broker that is down behind a proxy, which accepts
-in its place, answers nobody and counts as unreachable. It is asked again after a second, and the group's new
-coordinator is looked up.
+its responses to others decide: a full broker answers other clients; a broker that is down behind a proxy that accepts
+connections in its place answers nobody, and counts as unreachable. It is asked again after a second, and the group's
+new coordinator is looked up.
 
 Each broker is asked about many groups at a time, and an unreachable one once a second, no matter how many groups it
 has.

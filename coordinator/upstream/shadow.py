@@ -2,7 +2,8 @@
 
 A *shadow* is Muster's one static member in the group of the same name upstream. While it is in the group, the broker
 fences for us: it refuses direct members, keeps the offsets, and accepts only commits with the shadow's member id and
-generation. To *bump* the shadow for a generation of ours is to let it join again, so that upstream's generation grows.
+generation. To *bump* the shadow for one of our generations is to make it join again, so that upstream's generation
+grows.
 
     state     wanted                    next request
     OUT       a generation              Join without a member id

@@ -97,7 +97,7 @@ class ShadowHandle:
         self.refusal: str | None = None
         """The reason, if upstream's refusal is final."""
         self.end_reason: str | None = None
-        """Why this handle was given up, once it was."""
+        """The reason for which this handle was given up, if it was."""
         self.task: asyncio.Task[None] | None = None
         self.timer: asyncio.TimerHandle | None = None
         self._changed = asyncio.Event()
@@ -256,7 +256,9 @@ class ShadowDriver:
         return shadow
 
     async def _upstream_members(self, handle: ShadowHandle) -> ShadowRefused | None:
-        """Find out which member keeps our shadow out; None if none does any more. Raises as UpstreamLink does."""
+        """Find out which member keeps our shadow out; None if there is no such member any more. Raises as UpstreamLink
+        does.
+        """
         verdict = await probe_group(self._link, handle.group_id, self.name)
         if isinstance(verdict, ForeignShadow) and verdict.is_unnamed and handle.is_retake:
             log.info("replacing the shadow of an earlier version", group_id=handle.group_id)

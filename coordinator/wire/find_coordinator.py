@@ -23,7 +23,7 @@ def handle(body: Body, context: RequestContext, service: Service, answer: Answer
     key_type = getattr(body, "key_type", _GROUP)
     if context.api_version < 4:
         found = _coordinator(body.key, key_type, service)
-        answer({**found, "error_message": found["error_message"] or "NONE"})  # Kafka's word, in v1 to v3
+        answer({**found, "error_message": found["error_message"] or "NONE"})  # as in Kafka, in v1 to v3
     else:
 
         def found_for(key: str) -> Fields:

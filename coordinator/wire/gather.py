@@ -22,7 +22,7 @@ class Gather(Generic[T]):
             done(())
 
     def put(self, place: int, result: T) -> None:
-        """Put the result of one place, once."""
+        """Set the result of one place; call this once for each."""
         self._results[place] = result
         self._missing -= 1
         if not self._missing:

@@ -22,7 +22,7 @@ from muster.events.ids import MemberId
 from muster.events.steps import Each, Steps, collected
 
 MEMBERS_AT_ONCE = 1_000
-"""The members of one command."""
+"""The maximum number of members in one command."""
 
 
 def handle(body: Body, context: RequestContext, service: Service, answer: Answer) -> Cancel | None:

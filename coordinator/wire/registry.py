@@ -1,4 +1,4 @@
-"""All APIs that a standalone coordinator offers, by key. Others do not exist for clients."""
+"""All APIs that a standalone coordinator offers, by key. For clients no others exist."""
 
 from typing import Final
 

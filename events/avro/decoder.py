@@ -125,7 +125,7 @@ class _Lines:
         }
         self._newest = {record["name"]: record for record in records_in(expand(newest))}
         self._known = known
-        self._repeating = 0  # numbers the runs for which earlier values are kept
+        self._repeating = 0  # counts the runs for which earlier values are kept
         self._lines: list[str] = []
         self._indent = 0
         self._kinds: dict[str, tuple[Callable[[Schema, Any, str], None], tuple[type[inspect.Type], ...]]] = {
@@ -206,7 +206,7 @@ class _Lines:
             self._add("while data[pos] > 127:", "    pos += 1", "pos += 1", f"{name} = None")
             return
         self._add("n = data[pos]", "pos += 1", "if n > 127:")
-        if schema["type"] == "long":  # it may be a time
+        if schema["type"] == "long":  # it may be a timestamp
             self._add(
                 "    last_four = LAST_FOUR.get(data[pos + 1:pos + 5])",
                 "    if last_four is None or data[pos] < 128:",

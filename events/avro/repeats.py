@@ -39,8 +39,8 @@ _SINCE.
 class FieldRun(msgspec.Struct, frozen=True, kw_only=True):
     """Consecutive fields of a record. `wanted`: the types of those that are needed, by name.
 
-    `repeats`: whether they often have the same values as before; `key`: the field before them that identifies their
-    owner.
+    `repeats`: whether they often have the same values as before; `key`: the preceding field that identifies whose they
+    are.
     """
 
     fields: list[Schema]

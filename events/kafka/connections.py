@@ -231,7 +231,7 @@ class Connections:
         except (*NOT_OPENED, NotOffered, OtherCluster) as error:
             if (ours := log_shortage(str(address), error)) is not None:
                 raise OwnShortage(f"{address}: {ours}") from error
-            if reuses and isinstance(error, NOT_OPENED):  # the broker has accepted us before
+            if reuses and isinstance(error, NOT_OPENED):  # the broker has accepted our credentials before
                 raise TryAgain(f"{address}: {describe_failure(error)}") from error
             raise self._explain(address, error) from error
 

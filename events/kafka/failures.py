@@ -76,7 +76,7 @@ def where_trust_is_set(error: BaseException) -> str:
 
 def describe_failure(error: BaseException) -> str:
     """Format an error with its cause: aiokafka reports only a closed connection, TLS's reason is in the cause."""
-    if isinstance(error, TimeoutError) and not error.errno:  # its cause is how asyncio ended the wait
+    if isinstance(error, TimeoutError) and not error.errno:  # its cause only shows how asyncio ended the wait
         return "no answer in time"
     words = str(error) or type(error).__name__
     return f"{words}: {describe_failure(error.__cause__)}" if error.__cause__ is not None else words

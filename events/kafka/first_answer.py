@@ -26,7 +26,7 @@ class Round(NamedTuple, Generic[P, R, E]):
 
     @property
     def reasons(self) -> str:
-        """The texts of the failures, each once."""
+        """The texts of the failures, without duplicates."""
         return "; ".join(dict.fromkeys(map(str, self.failed)))
 
     def all_failed_as(self, failure: type[Exception]) -> bool:

@@ -113,7 +113,7 @@ class ClusterLink:
     # ---- the brokers -----------------------------------------------------------------------------------
 
     def refresh_soon(self) -> None:
-        """Refresh soon: a broker was not reached, or has disconnected."""
+        """Refresh soon, because a broker was not reached or has disconnected."""
         self._metadata_wanted.set()
 
     async def _ask_metadata(self) -> None:
@@ -166,7 +166,7 @@ class ClusterLink:
                 address, request, lane=lane, timeout_ms=timeout_ms or self._request_timeout_ms, sent=sent
             )
         except TryAgain as error:
-            self.refresh_soon()  # it may be elsewhere by now
+            self.refresh_soon()  # the broker may have another address by now
             self.last_failure = f"broker {node_id}: {error}"
             raise
 

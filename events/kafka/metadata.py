@@ -46,7 +46,9 @@ class MetadataQuestion:
 
 
 class ClusterView:
-    """The cluster as of the last response. Its id stays the first one: brokers of other clusters are refused."""
+    """The cluster as of the last response. The id is that of the first response: brokers of other clusters are
+    refused.
+    """
 
     def __init__(self) -> None:
         self.cluster_id: str | None = None

@@ -40,7 +40,7 @@ INIT_PRODUCER_ID: Final = SupportedApi("InitProducerId", 22, {0: init_producer_i
 DESCRIBE_CONFIGS: Final = SupportedApi("DescribeConfigs", 32, {2: describe_configs_v2, 1: describe_configs_v1})
 
 _CONSUMER: Final = -1
-"""The replica id of a client that is not a broker."""
+"""The replica id in requests of clients, which are not brokers."""
 _TRANSACTION: Final = 1
 """The key type of FindCoordinator for transactional ids."""
 

@@ -86,7 +86,7 @@ class KafkaSecurity(msgspec.Struct, frozen=True, kw_only=True):
         return f"KafkaSecurity({self.security_protocol}, {self.sasl_mechanism}, {self.sasl_plain_username})"
 
     def __rich_repr__(self) -> list[tuple[str, Any]]:
-        # msgspec's own would show the password.
+        # msgspec's own repr would show the password.
         return [("protocol", self.security_protocol), ("sasl", (self.sasl_mechanism, self.sasl_plain_username))]
 
 

@@ -14,8 +14,8 @@ Errors, by what is at fault:
         OddAnswer     a broker's response does not match the request
       Deposed         another writer has claimed the partition: give it up immediately
 
-A transition that is refused for good (too large) raises nothing, since the others in the same append are fine: it is
-the `AppendRefused` in the append's verdicts.
+A transition that is refused for good (too large) raises nothing, since the others in the same append are fine: its
+verdict is an `AppendRefused`.
 """
 
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
@@ -230,8 +230,7 @@ class EventLog(Protocol):
         ...
 
     def repeat(self, writers: Sequence[LogWriter], *, timeout_ms: int) -> Repeats:
-        """Send the last append of each writer again, once, which appends nothing; appends may be in flight in the
-        meantime.
+        """Send the last append of each writer once more, which appends nothing; other appends may be in flight.
 
         All that go to the same broker share one request; yields the outcomes by partition, as soon as responses arrive.
         """
@@ -253,7 +252,7 @@ class EventLog(Protocol):
         ...
 
     async def last_signs_of_life(self, *, timeout_ms: int) -> Mapping[str, int]:
-        """Read the wall time (ms) of the last sign of life of each recent owner, as far as the log still has it.
+        """Read the wall time (ms) of the last sign of life of each recent owner, if the log still has it.
 
         Raises LogError, and EventsError if they cannot be read.
         """

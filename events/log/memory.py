@@ -84,7 +84,7 @@ class MemoryEventLog:
         self._signs_refused_after_s: float | None = None
 
     def stored_by(self, _partition: int) -> str:
-        """See EventLog. Appends can be held here, so messages may name this."""
+        """See EventLog. Appends can be held up here, so messages may name this."""
         return "memory"
 
     def fail_next_append(self) -> None:

@@ -209,7 +209,7 @@ class Standbys(Generic[R]):
                 async with self._reading_on:
                     await self._read_on(number, followed, followed.standby, end, asked_ms)
         except LogUnavailable:
-            pass  # the next look comes soon, and the owner side logs the outage
+            pass  # this is retried soon, and owned partitions report the outage
         except (LogError, EventsError, MustReadAnew) as error:
             self._discard(number, followed, str(error))
         except Exception as bug:

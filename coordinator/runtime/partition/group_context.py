@@ -103,7 +103,7 @@ class GroupContext(msgspec.Struct, kw_only=True, eq=False):
                 changed()
 
     def notify(self, on_generation: GenerationListener) -> None:
-        """Call the listener if the generation has changed, or whether the group is in use."""
+        """Call the listener if the generation has changed, or if the group is now in use or no longer is."""
         current = (0, False)
         if self.group is not None:
             # Joins are parked only by members, and held only in groups with members, so members cover both. A join

@@ -28,7 +28,7 @@ class KeptAssignments:
         self._throttle = NamesThrottle(monotonic_ms)
 
     def note(self, events: Iterable[AnyEvent], before: Group | None) -> None:
-        """Report those among these durable events. `before`: the group before the events."""
+        """Log those that rejoined in these durable events. `before`: the group before the events."""
         for event in events:
             if isinstance(event, StaticMemberReplaced) and event.why.cause is Cause.STATIC_RESTART_ABSORBED:
                 replaced = None if before is None else before.members.get(event.replaced_member_id)
@@ -55,7 +55,7 @@ class KeptAssignments:
 
 
 def _named(**topics: frozenset[str]) -> dict[str, list[str]]:
-    """Return the fields that have a topic."""
+    """Return the fields that name at least one topic."""
     return {field: sorted(named)[:NAMES_MAX] for field, named in topics.items() if named}
 
 

@@ -2,7 +2,7 @@
 
     RebalanceStarted      the join phase begins; a rebalance that had not ended is superseded
     JoinPhaseCompleted    the sync phase begins
-    GroupStabilized       the end: every member can have its assignment
+    GroupStabilized       the end: every member can get its assignment
     GroupEmptied          the end: no member has joined
 
 A client that joins and leaves in a loop would fill the log, so each minute a group has at most LINES_OF_GROUP_MAX lines

@@ -41,7 +41,7 @@ LEASELESS: Final = frozenset({ErrorCode.not_coordinator, ErrorCode.coordinator_n
 
 COMMAND_BYTES: Final = 2_048
 ENTRY_BYTES: Final = 256
-"""The approximate memory of a command without its content, and of each entry of it."""
+"""The approximate memory of a command without its content, and of each of its entries."""
 
 QUERIES: Final = (Heartbeat, AuthorizeCommit, DescribeGroup, DescribeGroupConfig)
 """Requests that change nothing in the event log."""
@@ -231,7 +231,7 @@ def _size(command: AnyRequest) -> int:
             return COMMAND_BYTES + command.caller.request_bytes + len(entries) * ENTRY_BYTES
         case CommitOffsets(offsets=entries) | DeleteOffsets(partitions=entries):
             return COMMAND_BYTES + command.caller.request_bytes + len(entries) * ENTRY_BYTES
-        case _:  # one group of perhaps many of the request
+        case _:  # one of perhaps many groups in the request
             return COMMAND_BYTES
 
 

@@ -42,7 +42,7 @@ class WaitingQuota:
         return True
 
     def release(self, request_id: int) -> None:
-        """Release a request, if it waits."""
+        """Release a request, if it is counted."""
         whose = self._whose.pop(request_id, None)
         if whose is not None:
             self._quota.release(whose)

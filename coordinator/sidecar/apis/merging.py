@@ -95,7 +95,7 @@ async def describe_upstream(client: BrokerLink, group_ids: Sequence[GroupId]) ->
 
 
 async def non_classic_groups(client: BrokerLink, group_ids: Collection[GroupId]) -> Mapping[GroupId, ErrorCode]:
-    """Return the groups that are of another type upstream, among these, which DescribeGroups describes as Dead.
+    """Return which of these groups, all of them Dead according to DescribeGroups, are of another type upstream.
 
     The broker is asked with ListGroups, which lists groups of all types. Each group returned has the error NONE; if
     ListGroups fails, all groups are returned, with the broker's error. Raises ProtocolError.

@@ -156,7 +156,9 @@ class _Owner:
 
 
 class DelegatedHeartbeats:
-    """Heartbeats that this process answers. `send` sends an owner a message; `number_at`: a client's number at it."""
+    """Heartbeats that this process answers. `send` sends an owner a message; `number_at` returns a client's number at
+    an owner.
+    """
 
     def __init__(
         self,

@@ -269,7 +269,7 @@ class Frontend:
         slices, context = request.client.slices, request.context
         bodies = [replace(request.body, **{many.asked: tuple(part)}) for part in parts]
         answers = []
-        for part, body in zip(parts, bodies, strict=True):  # in sequence: one request of a client at a time at an owner
+        for part, body in zip(parts, bodies, strict=True):  # in sequence, since an owner handles one at a time
             rest = await slices.result(request_bytes_in_steps(body, as_fields(body), context.client_id))
             frame = request.frame[:HEADER_START_BYTES] + rest
             answers.append(await self._part(request, many.group_of(part[0]), body, frame))

@@ -71,7 +71,7 @@ class BrokerEndpoint(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class BrokerEvents(Protocol):
-    """Callbacks for events of a client's broker connection."""
+    """Callbacks of a client's broker connection."""
 
     @property
     def wants_broker(self) -> bool:

@@ -10,9 +10,9 @@ are in answers.py.
                              relayed after all (`relay`)
     bytes from the broker -> each response is matched with its request: relayed, rewritten, or our own
 
-So responses leave in the order of the requests, and a commit reaches the broker before the LeaveGroup behind it is
-handled, as in Kafka, which handles one request of a connection at a time (CC5). Relayed requests are pipelined. Our own
-requests (`ask`) use the same connection, with the client's principal.
+So responses leave in the order of the requests, and a commit reaches the broker before the LeaveGroup that follows it
+is handled, as in Kafka, which handles one request of a connection at a time (CC5). Relayed requests are pipelined. Our
+own requests (`ask`) use the same connection, with the client's principal.
 """
 
 import struct
@@ -62,7 +62,7 @@ class Conversation(Connection):
         self._is_answer_to_passing_due = False
         self._has_relayed_unanswered = False  # e.g. Produce with acks=0: no response proves that the broker has read it
         self._check_stream: CheckStream | None = None
-        self._frame = b""  # of the request that is handled here, which may still be relayed
+        self._frame = b""  # the request that is handled here, which may still be relayed
         self._is_ending = False
         self._now_ms = 0  # the last time requests were taken
 
@@ -219,7 +219,7 @@ class Conversation(Connection):
         """
         assert self._taken is not None
         correlation_id = self._new_id()
-        while correlation_id == self._taken:  # the client chose the same one
+        while correlation_id == self._taken:  # the client chose the same id
             correlation_id = self._new_id()
         frame_start = REQUEST_START.pack(HEADER_START_BYTES + len(rest), api_key, api_version, correlation_id)
         self.for_broker += (frame_start, rest)

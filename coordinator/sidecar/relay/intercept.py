@@ -83,7 +83,9 @@ class ClientRequest(msgspec.Struct, frozen=True, kw_only=True):
         self.client.relay()
 
     def work(self, steps: Coroutine[Any, Any, None]) -> Cancel:
-        """Run the handler's coroutine in a task. A ProtocolError, client's or broker's, closes the connection."""
+        """Run the handler's coroutine in a task. A ProtocolError, caused by the client or the broker, closes the
+        connection.
+        """
         task = asyncio.get_running_loop().create_task(
             steps_working_on(self.note, steps), name=f"request-{self.context.api_key}"
         )

@@ -79,12 +79,12 @@ class Listeners:
         self._refusals = RefusalLog(service.monotonic_ms)
 
     async def start(self, port: int) -> int:
-        """Listen at the bootstrap address; return its port. Raises OSError."""
+        """Listen on the bootstrap address; return its port. Raises OSError."""
         self._addresses = await addresses_of(self._host)
         return await self._listening.listen(self._host, port, self._connections_to(None), context=self._client_context)
 
     def open_for(self, brokers: Mapping[int, tuple[str, int]], ports: BrokerPorts) -> None:
-        """Listen for each of these brokers, and for later ones, at these ports. Raises CannotListen, NoPort."""
+        """Listen for each of these brokers, and for later ones, on these ports. Raises CannotListen, NoPort."""
         self._ports = ports
         self._live = tuple(brokers.values())
         for node_id, address in brokers.items():
@@ -104,7 +104,9 @@ class Listeners:
             self.address_of(node_id, host, port)
 
     def address_of(self, node_id: int, host: str, port: int) -> tuple[str, int] | None:
-        """Return the address of the listener for the broker at `host` and `port`; None, logged, if it has none."""
+        """Return the address of the listener for the broker at `host` and `port`; if it has none, log that and return
+        None.
+        """
         self._brokers[node_id] = (host, port)
         try:
             own_port = self._listen_for(node_id)

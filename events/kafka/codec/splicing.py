@@ -123,7 +123,7 @@ class _Array:
         self._change = change
 
     def write(self, data: bytes, begins: int) -> Steps[tuple[bytes, int]]:
-        """Return the changed array, and the offset after the former one."""
+        """Return the changed array, and the offset after the original one."""
         count, at = count_at(data, begins, flexible=self._flexible)
         kept = []
         for _ in range(count):

@@ -1,7 +1,7 @@
-"""Walks kio's schemas: makes something for each field of a class, and from those something for the class.
+"""Walks kio's schemas: builds a function for each field of a class, and combines these into one for the whole class.
 
 Interprets kio's description of a version (annotations and metadata of dataclasses). Knows nothing of bytes. A `Maker`
-makes a reader (reading.py), a writer (writing.py) or something that finds the end of a field (skipping.py). Its methods
+builds readers (reading.py), writers (writing.py) or functions that find the end of a field (skipping.py). Its methods
 are called from the inside out, once, when a version is first used:
 
     plain     for a number, a string, bytes                 by Kafka's name of the type
@@ -65,7 +65,9 @@ class Field(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Maker(Protocol[T]):
-    """Makes one thing for each part of a schema. The product for a field is passed on together with the field."""
+    """Builds a product, such as a reader, for each part of a schema. The product for a field is passed on together with
+    the field.
+    """
 
     def plain(self, field: Field) -> T: ...
 
@@ -77,7 +79,7 @@ class Maker(Protocol[T]):
 
 
 def make_for(entity: Entity, maker: Maker[T]) -> T:
-    """Return the maker's product for a class of kio's."""
+    """Return the maker's product for a kio class."""
     return maker.struct(entity, [(field, make_for_field(field, maker)) for field in untagged(entity)])
 
 

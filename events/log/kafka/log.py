@@ -1,6 +1,6 @@
 """The Kafka event log: one compacted topic, whose broker refuses deposed writers.
 
-Has the log's methods, most of them for one partition. The other modules of the package are its parts.
+Implements the log's methods, most of which concern one partition; the other modules of the package are its parts.
 """
 
 import contextlib

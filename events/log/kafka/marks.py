@@ -1,6 +1,6 @@
 """Distinguishes owners' records from foreign ones by the header `muster` and where it became mandatory.
 
-Has the rule, and the search for the facts that it needs in a partition. Does no I/O. Batches are read in decoding.py,
+Contains the rule, and searches a partition for the facts that it needs. Does no I/O. Batches are read in decoding.py,
 and written in batches.py.
 
 Any client with write access to the topic can append to it: a console producer, a mirror in the wrong direction, a test.

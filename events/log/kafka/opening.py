@@ -42,7 +42,7 @@ class Opened(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Opening:
-    """See the module. What it did stays known when an attempt fails and the next one succeeds."""
+    """See the module. Remembers what it did when an attempt fails and the next one succeeds."""
 
     def __init__(
         self,

@@ -203,7 +203,7 @@ class KafkaWriter:
 
     @property
     def marks(self) -> Marks | None:
-        """The marks that owners before it have noted; None: not known before its first append."""
+        """The marks that earlier owners have noted; None: not known, before the first append."""
         stamp = self._stamp
         if stamp.marked_from is None or stamp.native_from is None:
             return None

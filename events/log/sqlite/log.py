@@ -207,7 +207,7 @@ class SqliteEventLog:
         return await self.end_offset(partition) > 0
 
     async def leave_sign_of_life(self, sign: SignOfLife, *, timeout_ms: int) -> None:
-        """See EventLog: a row, in a transaction with the current appends."""
+        """See EventLog: the sign is a row, written in a transaction with the current appends."""
         await self._in_time(self.file.write(lambda connection: statements.leave_sign(sign, connection)), timeout_ms)
 
     async def last_signs_of_life(self, *, timeout_ms: int) -> Mapping[str, int]:

@@ -42,7 +42,7 @@ async def claim_offsets(
     orphans = await find_orphans(claimed.groups, projector, number, owner.event_log.partitions, owner.slices)
     unknown = set[GroupId]() if offsets.own_log is None else orphans.difference(projector.deleted)
     if orphans:
-        read_before.spend()  # the standby has not read what is written now, and this changes it
+        read_before.spend()  # its offsets are changed here, and it has not read what is written now
     await finish_deletions(offsets, number, orphans - unknown)
     if offsets.own_log is not None:
         settings, clock, events = owner.settings, owner.clock, owner.event_log

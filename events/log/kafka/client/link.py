@@ -44,21 +44,21 @@ class Timeouts(msgspec.Struct, frozen=True, kw_only=True):
     """Timeouts in ms: those of one connection and of one request are well below `delivery_timeout_ms`."""
 
     connect_timeout_ms: int = 3_000
-    """The limit for opening and authenticating a connection."""
+    """The time limit for opening and authenticating a connection."""
     request_timeout_ms: int = 5_000
-    """The limit for a response, unless the request has its own limit below."""
+    """The time limit for a response, unless the request has its own below."""
     produce_timeout_ms: int = 10_000
     """The timeout of Produce. The broker gives up after half of it, so that its REQUEST_TIMED_OUT arrives first."""
     fetch_timeout_ms: int = 20_000
     """The timeout of Fetch, whose response may carry a batch of 64 MiB over a slow link."""
     delivery_timeout_ms: int = 30_000
-    """The limit of all attempts of an append, a claim or a read."""
+    """The time limit for all attempts of an append, a claim or a read."""
     metadata_max_age_ms: int = 5_000
     """The interval of Metadata requests, within which a leader's move is noticed."""
 
 
 class PartitionLane(NamedTuple):
-    """The lane of one kind of requests to a partition's leader; requests of other lanes do not wait for them."""
+    """The lane of one kind of request to a partition's leader; requests on other lanes do not wait for it."""
 
     kind: str
     topic: str
@@ -202,7 +202,8 @@ class KafkaLink(ClusterLink):
             raise TryAgain(f"broker {node_id}: {error}") from error
 
     async def ask_while_named(self, node_id: int, attempt: Callable[[], Awaitable[T]], *, timeout_ms: int) -> T | None:
-        """Retry `attempt`, which asks this broker; None once the cluster no longer names it, since it ended or hangs.
+        """Retry `attempt`, which sends this broker a request; None once the cluster no longer lists it, since it ended
+        or hangs.
 
         Raises LogUnavailable after the timeout.
         """
@@ -244,7 +245,7 @@ class KafkaLink(ClusterLink):
     async def ask_transaction_coordinator(self, transactional_id: str, request: Preparable, *, prefix: str) -> Any:  # noqa: ANN401 -- as above
         """Send a request to the coordinator of a transactional.id. Raises LogUnavailable if we may not look it up.
 
-        `prefix`: that of the ids for which the permission would be needed.
+        `prefix`: the prefix of the ids for which the permission is needed.
         """
         node_id = await self.find_transaction_coordinator(transactional_id, prefix=prefix)
         try:
