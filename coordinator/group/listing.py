@@ -34,7 +34,9 @@ def describe_config(group: Group | None, soft: SoftState, now: Now) -> DescribeG
 
 
 def _that_fit(names: Iterable[str]) -> list[str]:
-    """Return the first names that fit into one value; only the size of the group limits the number of learners."""
+    """Return the first names that fit into one value, since only the size of the group limits the number of
+    learners.
+    """
     shown, left = [], LIST_LENGTH_MAX
     for name in names:
         left -= len(name) + 1

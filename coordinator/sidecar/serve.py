@@ -287,7 +287,9 @@ class _Sidecar:
 
 
 def _drain(listening: Listening[ClientSide]) -> None:
-    """Accept no more connections. Requests in flight are still answered; parked ones when the groups are given up."""
+    """Accept no more connections. Requests in flight are still answered; parked ones are answered when the groups are
+    given up.
+    """
     listening.stop_listening()
     for connection in listening.connections:
         connection.drain()

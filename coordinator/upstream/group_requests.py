@@ -1,4 +1,4 @@
-"""The requests that Muster sends as a member of a consumer group upstream, and where their responses have the error."""
+"""The requests that Muster sends as a member of a consumer group upstream, and where the error is in each response."""
 
 from collections.abc import Callable, Mapping
 from datetime import timedelta

@@ -1,10 +1,10 @@
 """The limits of one request, by API: bytes, and entries in all its arrays together, with a reason for each.
 
 The bounds are well above the requests of any tool, and low enough that the work for one request is limited: bytes limit
-memory, entries limit time. A request beyond them closes its connection; the log line has the API, the size and the
+memory, entries limit time. A request beyond them closes its connection; the log line names the API, the size and the
 bound.
 
-Sizes are Kafka's limit for one entry (topic names have at most 249 characters, ids some 100 in practice) times the
+Sizes are Kafka's limit for one entry (topic names have at most 249 characters, ids about 100 in practice) times the
 number of entries; where a request carries a client's own bytes (metadata, assignments), they follow from the storage
 limits.
 """

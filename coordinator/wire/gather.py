@@ -1,6 +1,6 @@
 """Gathers the outcomes of a request that becomes many commands, one for each group, into one response.
 
-Keep the outcomes themselves: their fields are made when they are written (`Each`).
+Keep the outcomes themselves: their fields are built when they are written (`Each`).
 """
 
 from collections.abc import Callable, Sequence

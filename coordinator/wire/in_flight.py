@@ -20,7 +20,9 @@ log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
 R = TypeVar("R")
 
 Answered = list[bytes] | ProtocolError | Superseded
-"""A response in chunks, starting after the correlation id; or the error why it cannot be written; or no response."""
+"""A response in chunks, starting after the correlation id; or the error that prevents it from being written; or no
+response.
+"""
 
 
 class InFlightRequest:

@@ -42,7 +42,7 @@ RECONNECT_BACKOFF_S: Final = 0.1
 """The pause after a failed connection to an address, since thousands of lanes may ask at once."""
 
 Explain = Callable[[BrokerAddress, Exception], LinkError]
-"""Makes the user's error for a failure: one of NOT_OPENED except for timeouts, NotOffered, OtherCluster, or the
+"""Builds the user's error for a failure: one of NOT_OPENED except for timeouts, NotOffered, OtherCluster, or the
 AnswerLost of a broker that closes the connection after responding to nothing but ApiVersions, as it does for
 unauthenticated clients.
 """

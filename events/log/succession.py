@@ -1,7 +1,7 @@
 """Checks that no other owner appended between two claims of one owner, so that nothing has to be read again.
 
 Used when a claim is renewed, for events and for offsets. An owner that slept between two appends may have been deposed
-in the meantime by another owner, which is gone again and whose records it does not know.
+by another owner that has stopped since, and whose records it does not know.
 """
 
 from muster.events.log.base import EventLog, LogUnavailable, LogWriter

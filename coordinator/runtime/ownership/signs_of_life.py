@@ -2,8 +2,8 @@
 
 Writes this process's own signs and finds the last one of another owner. There is one per process, not per partition;
 the log decides where it is kept. Signs must neither delay nor stop anything: each attempt has a timeout, and failures
-are counted, and logged once. They are logged only once no sign could be written for a minute: an outage of the log
-itself is logged before that.
+are counted, and logged once, when no sign could be written for a minute: an outage of the log itself is logged before
+that.
 """
 
 import asyncio

@@ -5,9 +5,9 @@ builds readers (reading.py), writers (writing.py) or functions that find the end
 are called from the inside out, once, when a version is first used:
 
     plain     for a number, a string, bytes                 by Kafka's name of the type
-    struct    for a struct, from what was made of its fields
-    optional  for a struct that may be null (KIP-893), from what was made of the struct
-    array     for an array, from what was made of its items
+    struct    for a struct, from the products of its fields
+    optional  for a struct that may be null (KIP-893), from the product of the struct
+    array     for an array, from the product of its items
 
 Tagged fields (KIP-482) are described with the others but not passed to a maker: Muster reads and writes none of them,
 so they are skipped, known or not.

@@ -262,7 +262,7 @@ class KafkaEventLog:
         self, partition: int, *, start: int = 0, end: int | None = None
     ) -> AsyncIterator[Sequence[StoredRecord]]:
         """See EventLog. The default end is the end when the first chunk is requested. Raises LogUnavailable."""
-        # A given end was reported by a broker before; a leader that does not know it yet will.
+        # A given end was reported by a broker before; a leader that does not know it yet will learn it.
         until, marks = await self.end_offset(partition) if end is None else end, await self._marks(partition)
         link, topic, timeout_ms = self._link, self._plan.name, self._timeout_ms
         async for chunk in read(link, topic, partition, start=start, end=until, timeout_ms=timeout_ms, marks=marks):

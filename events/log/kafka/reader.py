@@ -3,7 +3,7 @@
 Uses ListOffsets and Fetch. Knows nothing of the meaning of records.
 
 How it works: no consumer and no group, just Fetch requests to the partition's leader, one after another, up to an end
-that is known before. aiokafka's own consumer creates a Python object per record and is three times slower. A fetch
+that is known beforehand. aiokafka's own consumer creates a Python object per record and is three times slower. A fetch
 returns the first batch whole however large it is (KIP-74), so no batch is too large to be read. The end may be after a
 gap that compaction left: an empty response from a leader that knows the end means that there is no more.
 """
