@@ -21,6 +21,8 @@ from tests.simulation.broken_builds import (
 from tests.simulation.run import never_happened, play, play_all
 from tests.simulation.world import World
 
+pytestmark = pytest.mark.timeout(1_200)  # half a minute each, of which a busy machine gives little
+
 SEEDS = 60
 BROKEN_WITHIN = 60
 """A broken build is noticed within so many schedules; at first one in which it was noticed once is tried."""
