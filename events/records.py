@@ -39,7 +39,7 @@ class Record(msgspec.Struct, frozen=True):
 
 
 Transition = tuple[Record, ...]
-"""Records that are appended all or none."""
+"""Records that are appended together, or not at all."""
 
 
 class StoredRecord(msgspec.Struct, frozen=True):

@@ -141,7 +141,7 @@ class Table(MutableMapping[K, V]):
         self._all, self._changes, self._grown, self._owns = _EMPTY, _EMPTY, 0, _OWNS_NOTHING
 
     def _makes_room(self) -> bool:
-        """Prepare to note one more change; True if there are so many that they must be merged instead."""
+        """Prepare to note one more change; return True if there are so many that they must be merged instead."""
         size = len(self._all)
         if size <= SMALL or len(self._changes) >= isqrt(size):
             return True

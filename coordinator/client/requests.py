@@ -154,7 +154,7 @@ class GroupRequests:
 
     async def _check_is_classic(self, group_id: str) -> None:
         """Raise NotCoordinatedHere for a group of a newer type, which DescribeGroups does not find."""
-        with suppress(NoCoordinator):  # then the first response counts
+        with suppress(NoCoordinator):  # if that fails, the first response counts
             group_type = (await self._link.list_groups()).get(group_id, "")
             if group_type.lower() not in ("", "classic"):
                 raise NotCoordinatedHere(group_id, group_type, is_newer=True)
@@ -163,7 +163,7 @@ class GroupRequests:
         """List all members and expected instances. Raises Refused for a group that is unknown, or not Muster's."""
         members = await self._described_members(group_id)
         if not members and (described := await self.describe_group(group_id)).members:
-            members = await self._described_members(group_id)  # the first member may have joined meanwhile
+            members = await self._described_members(group_id)  # the first member may have joined since
             if not members:
                 raise NotCoordinatedHere(group_id, described.protocol_type)
         return members

@@ -194,9 +194,9 @@ class MovingMember(msgspec.Struct, frozen=True, kw_only=True):
 class GroupMove(msgspec.Struct, frozen=True, kw_only=True):
     """The progress of a move; `to` is a value of members.coordinator.
 
-    `members`: the number of all members. `told`: those that were notified that they must join again. `back`: those that
-    have revoked their partitions and asked to join; they join once all have asked. `left`: those that have left the
-    group instead. `late`: those that have done neither in time.
+    `members`: the number of all members. `told`: members that were notified that they must join again. `back`: members
+    that have revoked their partitions and asked to join; they join once all have asked. `left`: members that have left
+    the group instead. `late`: members that have done neither in time.
     """
 
     to: str
@@ -238,7 +238,7 @@ class GroupDamage(msgspec.Struct, frozen=True, kw_only=True):
 class DescribeGroupConfigOutcome(msgspec.Struct, frozen=True, kw_only=True):
     """`values` has the configs set for this group, by name; the others have their defaults (`configs.py`).
 
-    `move`: the last move, added by the sidecar. `damage`: that of a quarantined group.
+    `move`: the last move, added by the sidecar. `damage`: the damage of a quarantined group.
     """
 
     error: ErrorCode = ErrorCode.none

@@ -51,7 +51,8 @@ class Session(msgspec.Struct, kw_only=True):
 
     `heard`: the member was heard from at `last_seen_ms`; False: that is the time of a takeover, and it has been silent
     since. `rearmed_ms`: the end of the last period in which the member could not be heard, and for which it got more
-    time (see `extensions.py`). `connection`: that of its last request; None: it was not heard from since a takeover.
+    time (see `extensions.py`). `connection`: the connection of its last request; None: it was not heard from since a
+    takeover.
     """
 
     timeout_ms: int
@@ -246,8 +247,8 @@ class SoftState(msgspec.Struct, kw_only=True):
     generation. `member_sync_deadlines`: for members that got an assignment outside a rebalance. `held_joins`: see
     `held_joins.py`. `replaced_members`: by the member id that lost its instance id, the latest last.
 
-    `removed_members`: those that were removed after going silent, the latest last. `returned_members`: those of them
-    that were heard from since; `returned_members_more` counts the rest (see `returned.py`).
+    `removed_members`: members that were removed after going silent, the latest last. `returned_members`: the removed
+    members that were heard from since; `returned_members_more` counts the rest (see `returned.py`).
 
     `subscribed_topics`: as of the end of the last join phase (OD6), plus those of members added since; None: unknown,
     or there was no join phase yet. `census`: None until it is needed (see `census.py`). `rearmed`: by phase or member

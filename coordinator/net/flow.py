@@ -1,4 +1,4 @@
-"""Pausing and resuming a socket's reading, which is back-pressure on its sender; sending chunks."""
+"""Pauses and resumes reading from a socket, as back-pressure on its sender, and sends chunks."""
 
 import asyncio
 

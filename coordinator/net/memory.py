@@ -41,7 +41,7 @@ class EvictionOrder(IntEnum):
     """The reasons why connections hold memory, the worst first: connections with the worst reason are closed first."""
 
     UNAUTHENTICATED = 0
-    """The client has to authenticate, and has not."""
+    """The client has to authenticate, and has not done so."""
     STALLED = 1
     """The client has to send the rest of a request, or to read its responses."""
     AWAITING_ANSWER = 2

@@ -8,7 +8,7 @@ from prometheus_client.registry import Collector
 
 
 class StandbyFigures(msgspec.Struct, frozen=True, kw_only=True):
-    """The partitions that a process follows. `ready`: those of which a takeover would only read new records.
+    """The partitions that a process follows. `ready`: the partitions of which a takeover would only read new records.
 
     `behind_max`: the largest lag in offsets; `oldest_ms`: the longest time since a partition was last known to be at
     its end.

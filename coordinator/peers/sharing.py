@@ -170,7 +170,7 @@ def seen_by_all(candidates: Iterable[Candidate]) -> tuple[ObservedEnd, ...]:
 
 
 def better(one: ObservedEnd | None, other: ObservedEnd) -> ObservedEnd:
-    """Return the better of two reports of a process's end: that of the remover, else the earlier one."""
+    """Return the better of two reports of a process's end: the remover's, else the earlier one."""
     if one is None or (other.removed, -other.refused_ms) > (one.removed, -one.refused_ms):
         return other
     return one

@@ -105,7 +105,7 @@ def listed_offsets(response: Any) -> dict[int, tuple[ErrorCode, int]]:  # noqa: 
 
 
 def fetch(topic: str, partition: int, offset: int, *, bytes_max: int, wait_ms: int) -> Question:
-    """Read the batches of one partition from an offset on, including those of open transactions."""
+    """Read the batches of one partition from an offset onwards, including those of open transactions."""
 
     def build(version: Any) -> Exchange[Any]:  # noqa: ANN401
         messages = version.request

@@ -366,8 +366,8 @@ class CutLog(Protocol):
 class OwnersMarks(msgspec.Struct, frozen=True, kw_only=True):
     """The marks of a partition's owners, by which foreign records are recognized (see kafka/marks.py).
 
-    `since`: the offset from which on owners mark their records; `native_from`: from which on marked records must be
-    native; `home`: the cluster whose owners count. None: not noted.
+    `since`: the offset from which owners mark their records; `native_from`: from which marked records must be native;
+    `home`: the cluster whose owners count. None: not noted.
     """
 
     since: int | None = None

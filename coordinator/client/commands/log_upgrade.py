@@ -19,7 +19,7 @@ from muster.events.records import FORMAT_LEVEL, BrokenRecord, StoredRecord, Unde
 
 
 class LogState(msgspec.Struct, frozen=True, kw_only=True):
-    """A log before an upgrade. `owners`: those that may be serving, by partition."""
+    """A log before an upgrade. `owners`: the owners that may be serving, by partition."""
 
     format_level: int
     owners: dict[int, str]

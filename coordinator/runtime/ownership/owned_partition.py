@@ -46,7 +46,7 @@ async def report_successor(event_log: EventLog, writer: LogWriter, deposed: Depo
 
 
 async def first_elected(event_log: EventLog, writer: LogWriter, *, start: int) -> CoordinatorElected | None:
-    """Return the first fence record of a newer owner from an offset on; None if there is none.
+    """Return the first fence record of a newer owner from an offset onwards; None if there is none.
 
     Records that cannot be decoded are skipped. Raises LogUnavailable and EventsError.
     """

@@ -50,7 +50,7 @@ class Deadlines:
         self._timer_due_ms = -math.inf  # nothing sets a timer until `begin`
 
     def begin(self) -> None:
-        """Start the timer, also after `paused`."""
+        """Start the timer; also called again after `paused`."""
         self._timer_due_ms = math.inf
         if self._heap:
             self._set_timer(self._heap[0][0])

@@ -224,7 +224,7 @@ class Partition:
 
     @property
     def incarnation_max(self) -> int:
-        """The highest incarnation of any group of this partition, decisions that are not durable yet included."""
+        """The highest incarnation of any group of this partition, including decisions that are not durable yet."""
         return self._processor.incarnation_max
 
     @property

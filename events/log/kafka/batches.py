@@ -52,9 +52,9 @@ class Stamp(msgspec.Struct, frozen=True, kw_only=True):
     origin: bytes = b""
     """The cluster that the batch was written on, and the format level of its writer (`Origin` in marks.py)."""
     marked_from: int | None = None
-    """The first offset of the partition from which on all owners mark, perhaps this batch's own; None: unknown."""
+    """The first offset of the partition from which all owners mark, perhaps this batch's own; None: unknown."""
     native_from: int | None = None
-    """The first offset from which on owners' records must be native (marks.py); None: as for `marked_from`."""
+    """The first offset from which owners' records must be native (marks.py); None: as for `marked_from`."""
     partitions: int | None = None
     """The topic's number of partitions; None: not noted, by an earlier version."""
 

@@ -81,7 +81,7 @@ class _Batch:
 
     @property
     def producer(self) -> tuple[int, int]:
-        """Kafka's producer id and epoch, of a batch whose records can be read."""
+        """Kafka's producer id and epoch; only for a batch whose records can be read."""
         assert self._head is not None
         return self._head.producer_id, self._head.producer_epoch
 

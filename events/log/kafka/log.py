@@ -72,7 +72,8 @@ class KafkaEventLog:
         keeps_times: bool = False,
         known_brokers: KnownBrokers | None = None,
     ) -> None:
-        """`new_format_level`: that of a log without records. `keeps_times`: records have the times of `wall_ms`.
+        """`new_format_level`: the format level of a log without records. `keeps_times`: records have the times of
+        `wall_ms`.
 
         `known_brokers`: shared with other links of the process.
         """
@@ -283,7 +284,7 @@ class KafkaEventLog:
         return OwnersMarks(since=marks.since, native_from=marks.native_from, home=marks.home)
 
     async def _marks(self, partition: int) -> Marks:
-        """Return the offsets from which on records without a mark, or not native, are foreign, as far as noted."""
+        """Return the offsets from which records without a mark, or not native, are foreign, as far as noted."""
         unknown = Marks(home=self._opened.home)
         if self._opened.home != self._opened.facts.cluster_id:
             return unknown

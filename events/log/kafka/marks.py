@@ -23,8 +23,8 @@ Owners began to mark at the lowest marked offset. If compaction removed that rec
 would count as an owner's again. So each batch notes that offset in a header of its last record; this includes the fence
 record (CoordinatorElected, in a batch of its own), which is never compacted away without a newer one. An older version
 would append records without a mark, so the format level prevents it from continuing such a topic (origin.py). The
-offset from which on records must be native is noted in the same way. Records before it are from a restored topic, or
-from a version whose marks named no producer.
+offset from which records must be native is noted in the same way. Records before it are from a restored topic, or from
+a version whose marks named no producer.
 
 A topic in which nothing was marked on its own cluster is a copy of another cluster's, and is read as such. Offsets and
 producers differ there, so the notes are not used: the first marked record counts, and none is native.

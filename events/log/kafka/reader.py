@@ -141,7 +141,7 @@ async def read(
 ) -> AsyncIterator[Sequence[StoredRecord]]:
     """Read chunks of the records at offsets from `start` up to `end` (exclusive).
 
-    `marks`: the offset from which on owners mark, if known. Raises LogUnavailable if the leader cannot be reached for
+    `marks`: the offset from which owners mark, if known. Raises LogUnavailable if the leader cannot be reached for
     `timeout_ms`, or its log is shorter than `end`; BrokenBatch for an unreadable batch, after everything before it.
     """
     known = marks or Marks()
