@@ -18,10 +18,9 @@ import msgspec
 FORMAT_LEVEL = 7
 """The highest format level that this version reads and writes.
 
-Levels 1, 2 and 4 to 7 are the folders of `schemas/`. Level 3 has no schemas of its own: in a Kafka topic its records
-carry the header `muster` (see log/kafka/marks.py), which an older version would neither write nor check for. A new log
-starts at the highest level. A log keeps its level until `muster log upgrade`, so that older versions can still take it
-over.
+Levels 1, 2 and 4 to 7 have folders in `schemas/`. Level 3 has no schemas of its own: in a Kafka topic its records carry
+the header `muster` (see log/kafka/marks.py), which an older version would neither write nor check for. A new log starts
+at the highest level. A log keeps its level until `muster log upgrade`, so that older versions can still take it over.
 """
 
 SIGNS_OF_LIFE_FROM_LEVEL = 4

@@ -52,7 +52,9 @@ class Instant(msgspec.Struct, frozen=True):
 
 
 def seen(since: Instant, now: Instant, *, expected_s: float) -> float:
-    """Return how long the process ran between two instants, for `expected_s` of which the caller slept."""
+    """Return how long the process ran between two instants. `expected_s`: how long the caller meant to sleep in
+    between.
+    """
     passed_s = now.at_s - since.at_s
     return min(passed_s, max(2 * expected_s, now.used_s - since.used_s))
 

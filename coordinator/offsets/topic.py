@@ -31,7 +31,8 @@ REWRITTEN_AT_ONCE = 1_000
 
 
 class TopicOffsetStore:
-    """Stores offsets in their own topic. `new_log` makes its log, with as many partitions as the event log has.
+    """Stores offsets in their own topic. `new_log` creates the store's log, with as many partitions as the event log
+    has.
 
     It is called in `open`, when that number is known.
     """

@@ -52,7 +52,7 @@ def join(who: AsMember, member_id: str, *, metadata: bytes, session_timeout_ms: 
 
 
 def sync(who: AsMember, member_id: str, generation_id: int, assignments: Mapping[str, bytes]) -> GroupRequest:
-    """Build SyncGroup v5; `assignments` by member id, from the leader."""
+    """Build SyncGroup v5; `assignments`: by member id; only the leader sends any."""
     request = SyncGroupRequest(
         group_id=GroupId(who.group_id),
         generation_id=i32(generation_id),

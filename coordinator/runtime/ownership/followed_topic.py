@@ -63,8 +63,8 @@ class _Followed(msgspec.Struct, Generic[R], kw_only=True, eq=False):
 class Standbys(Generic[R]):
     """The standbys of one topic. `new_reading` creates a reading of a partition, which starts at its first record.
 
-    `is_ours`: whether this process is to own a partition, so that it is not followed. `is_taking_over`: whether
-    partitions are being taken over; first readings wait for that.
+    `is_ours`: whether this process owns a partition or is about to, so that it is not followed. `is_taking_over`:
+    whether partitions are being taken over; first readings wait for that.
     """
 
     def __init__(

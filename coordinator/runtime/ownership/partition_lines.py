@@ -86,7 +86,9 @@ class StopLog:
 
 
 def log_unreadable(owner: Owner, number: int, broken: BrokenRecord) -> str:
-    """Log that a partition is not served because of an unreadable record. Returns the same as a sentence."""
+    """Log that a partition is not served because of an unreadable record. Returns the log line's content as a
+    sentence.
+    """
     location = owner.event_log.location
     helps = way_out(broken, owner.log_url)
     log.error(

@@ -3,9 +3,9 @@
 Decides when a partition is saved and to which file, and logs snapshots that cannot be used. The format is in
 events/snapshot.py.
 
-Every partition is saved once a minute: a followed one as it was read (followed_topic.py), an owned one as it is durable
-between two writes. A snapshot is built in slices and written to disk by a thread: to a new file that replaces the last
-one when it is complete. Its content does not depend on the process that wrote it, so processes may share a folder.
+Every partition is saved once a minute: a followed one as it was read (followed_topic.py), an owned one in its durable
+state between two writes. A snapshot is built in slices and written to disk by a thread: to a new file that replaces the
+last one when it is complete. Its content does not depend on the process that wrote it, so processes may share a folder.
 """
 
 import asyncio

@@ -54,7 +54,7 @@ class GroupRouter:
     """Routes groups. `may_own`: this sidecar coordinates the group (`--groups`).
 
     `is_loaded`: the group's partition has been read from the log; `is_loaded_soon`: it is being taken over right now,
-    which is so short that no member whose heartbeat is answered here expires upstream in the meantime.
+    which takes so little time that no member whose heartbeat is answered here expires upstream.
     """
 
     def __init__(

@@ -68,7 +68,7 @@ class Answers:
         self._expected: deque[Expected] = deque()
         self._passing = 0  # bytes still to come of a response that is relayed as it arrives
         self._rewriting: Steps[None] | None = None  # the rewriting of a response, until it is in `for_client`
-        self._rewriting_bytes = 0  # of that response, before and after
+        self._rewriting_bytes = 0  # the size of that response, before and after
         self._delayed: tuple[bytes, bytes] | None = None  # the correlation id of a delayed response, and the rest of it
         self._is_ending = False
 

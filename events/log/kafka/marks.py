@@ -162,7 +162,7 @@ class LastOwnerSearch:
             if self.found:
                 return
             if not batch.marked:
-                # An owner's of a version that did not mark, or foreign if there is a mark further back.
+                # By an owner whose version did not mark yet, or foreign if there is a mark further back.
                 if batch.by_unmarked_owner and self._owner is None:
                     self._unmarked = self._unmarked or batch.stamp
                 continue

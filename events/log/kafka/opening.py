@@ -42,7 +42,7 @@ class Opened(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Opening:
-    """See the module. Remembers what it did when an attempt fails and the next one succeeds."""
+    """See the module. Remembers across attempts what it did, in case the first ones fail."""
 
     def __init__(
         self,
