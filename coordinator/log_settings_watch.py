@@ -1,4 +1,4 @@
-"""Checks the event topic's settings periodically while it is served, because operators reconcile topics.
+"""Checks the event topic's settings periodically while it is served, since tools that reconcile topics may change them.
 
 A topic that was created with `cleanup.policy=compact` and is changed to `delete` loses its oldest records within
 minutes, and nothing else shows it: the state of owned partitions is in memory. At startup such settings are refused. A

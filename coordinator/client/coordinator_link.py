@@ -211,7 +211,8 @@ class CoordinatorLink:
             ) from error
 
     async def list_groups(self, types: tuple[str, ...] = ()) -> Mapping[str, str]:
-        """Return the type of each group by its id, for all groups or only these types. Each broker lists its own.
+        """Return the type of each group by its id, for all groups or only these types. Each broker lists only the
+        groups that it coordinates.
 
         Raises NoCoordinator and AuthenticationFailed.
         """

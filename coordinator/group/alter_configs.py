@@ -58,7 +58,7 @@ _ROLES: Final[Mapping[MemberRole, str]] = {
 
 
 def what_is(turn: Turn, name: str) -> str | None:
-    """Describe what this name is in the group; None if it is unknown."""
+    """Return a description of what this name is in the group; None if it is unknown."""
     group, instance = turn.group, GroupInstanceId(name)
     member = group.members.get(group.instances.get(instance) or MemberId(name))
     if member is not None:
@@ -71,7 +71,7 @@ def what_is(turn: Turn, name: str) -> str | None:
 
 
 def like(turn: Turn, name: str) -> str:
-    """Return names like this one, to append to a sentence."""
+    """Return a hint with similar names, to append to a sentence."""
     members = (member.name for member in turn.group.members.values())
     return did_you_mean(name, [*members, *turn.group.registrations])
 

@@ -1,7 +1,7 @@
 """Checks whether this process can open a file, and so accept a connection, by opening one periodically.
 
-File descriptors may run out in spite of the connection limit (open_files.py), for example those of the whole machine.
-New connections then wait until one is free.
+File descriptors may run out in spite of the connection limit (open_files.py), for example on the whole machine. New
+connections then wait until one is free.
 """
 
 import asyncio

@@ -186,7 +186,7 @@ class AppendFailure(StrEnum):
     UNAVAILABLE = "unavailable"
     DENIED = "denied"
     OTHER = "other"
-    """The log is damaged, gone, or another one."""
+    """The log is damaged, gone, or not the one that was opened."""
     TOO_LARGE = "too-large"
     """Only this transition is refused; its group continues."""
 

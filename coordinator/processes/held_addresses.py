@@ -69,7 +69,7 @@ def held(family: socket.AddressFamily, host: str, port: int) -> Iterator[None]:
     """Hold an address for processes that share it (SO_REUSEPORT). Raises OSError."""
     with socket.socket(family, socket.SOCK_STREAM) as holds:
         holds.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
-        # Only while it is bound, so that recently closed connections do not prevent it.
+        # Set only while binding, so that recently closed connections do not prevent that.
         holds.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         if family == socket.AF_INET6:
             holds.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)

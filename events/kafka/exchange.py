@@ -91,7 +91,7 @@ class Exchange(Generic[R]):
 
 
 class SupportedApi(NamedTuple):
-    """An API of Kafka's: its name, its key, and kio's modules of the versions that Muster uses, newest first."""
+    """An API of Kafka's: its name, its key, and kio's modules for the versions that Muster uses, newest first."""
 
     name: str
     key: int

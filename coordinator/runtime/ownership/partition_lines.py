@@ -72,9 +72,9 @@ class StopLog:
 
     def __init__(self) -> None:
         self.failed: dict[int, str] = {}
-        """Errors of those in which it could not be written."""
+        """The errors of partitions in which it could not be written."""
         self.cut_short = 0
-        """Number of those where writing it took too long."""
+        """The number of partitions in which writing it took too long."""
 
     def write(self) -> None:
         """Write the lines if there is anything to report."""
