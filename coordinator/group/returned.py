@@ -2,8 +2,8 @@
 
 A request under the id of such a member is noted for the event that ends the next join phase. A process that restarted,
 or replaced a dead one, joins without an id. One that was cut off or stalled sends its old id, is answered
-UNKNOWN_MEMBER_ID, and joins as a new member, or is closed and leaves under the old id. Only that old id distinguishes
-the two cases.
+UNKNOWN_MEMBER_ID, and joins as a new member, or leaves under the old id when it is closed. Only that old id
+distinguishes the two cases.
 """
 
 from typing import Any, Final
@@ -51,9 +51,9 @@ def _senders(command: JoinGroup | SyncGroup | Heartbeat | Commit | LeaveGroup) -
 
 
 def _leaves_itself(entry: LeavingMember, caller: Caller) -> bool:
-    """Return whether the member's own client sent this entry, and no administrator who removes it.
+    """Return whether the member's own client sent this entry, rather than an administrator who removes it.
 
-    An administrator names a static member by its instance id alone, and has another client id than a dynamic one.
+    An administrator names a static member by its instance id alone, and has a different client id than a dynamic one.
     """
     return entry.group_instance_id is not None or entry.member_id.startswith(f"{caller.client_id}-")
 

@@ -191,7 +191,7 @@ def encode(message: Candidate | Sharing) -> bytes:
 
 
 def candidate_of(metadata: bytes, group_instance_id: str | None) -> Candidate:
-    """Decode a member's metadata. Raises NotUnderstood, also if it claims another node id than its own."""
+    """Decode a member's metadata. Raises NotUnderstood, also if it claims a node id that is not its own."""
     candidate = _decoded(metadata, Candidate)
     if (group_instance_id or "").rpartition("-")[2] != str(candidate.node.node_id):
         raise NotUnderstood(f"it claims to be node {candidate.node.node_id}, but has another group.instance.id")
