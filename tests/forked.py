@@ -147,10 +147,10 @@ class _Template:
             reports, reports_to = os.pipe()
             stack.callback(os.close, reports)
             try:
-                asked = {"arguments": list(arguments), "environment": environment, "folder": str(Path.cwd())}
+                request = {"arguments": list(arguments), "environment": environment, "folder": str(Path.cwd())}
                 with self._lock:
                     descriptors = [leash_in, stdout.fileno(), stderr.fileno(), reports_to]
-                    socket.send_fds(self._link, [json.dumps(asked).encode()], descriptors)
+                    socket.send_fds(self._link, [json.dumps(request).encode()], descriptors)
             finally:
                 os.close(leash_in)
                 os.close(reports_to)

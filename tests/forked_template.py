@@ -80,7 +80,7 @@ def _imported(function: str, *modules: str) -> Callable[[], Any]:
     return program
 
 
-def _become_leash(asked: dict[str, Any], leash: int, stdout: int, stderr: int, reports: int) -> None:
+def _become_leash(requested: dict[str, Any], leash: int, stdout: int, stderr: int, reports: int) -> None:
     """Return in the program alone."""
     os.setsid()
     program = os.fork()
@@ -88,7 +88,7 @@ def _become_leash(asked: dict[str, Any], leash: int, stdout: int, stderr: int, r
         _hold(program, leash, reports)
     os.close(leash)
     os.close(reports)
-    _prepare(asked, stdout, stderr)
+    _prepare(requested, stdout, stderr)
 
 
 def _hold(program: int, leash: int, reports: int) -> NoReturn:
@@ -104,15 +104,15 @@ def _read_nothing() -> None:
     os.close(nothing)
 
 
-def _prepare(asked: dict[str, Any], stdout: int, stderr: int) -> None:
+def _prepare(requested: dict[str, Any], stdout: int, stderr: int) -> None:
     for number, output in ((1, stdout), (2, stderr)):
         os.dup2(output, number)
         os.close(output)
     os.environ.clear()
-    os.environ.update(asked["environment"])
+    os.environ.update(requested["environment"])
     time.tzset()
-    os.chdir(asked["folder"])
-    _be_named_as_muster(asked["arguments"], asked["folder"])
+    os.chdir(requested["folder"])
+    _be_named_as_muster(requested["arguments"], requested["folder"])
 
 
 def _be_named_as_muster(arguments: Sequence[str], folder: str) -> None:

@@ -39,13 +39,13 @@ TEST_CONFIG: Final[Mapping[str, str]] = {
 
 def last_words(stderr: str) -> list[str]:
     """The lines in which a process logged why it ended, or what is wrong with its settings, in any format."""
-    said = []
+    result = []
     for line in stderr.splitlines():
         if line.startswith("muster: "):
-            said.append(line)
-        elif line.startswith("{") and (told := json.loads(line))["event"] == "muster ends":
-            said.append(f"muster: {told['reason']}")
-    return said
+            result.append(line)
+        elif line.startswith("{") and (reported := json.loads(line))["event"] == "muster ends":
+            result.append(f"muster: {reported['reason']}")
+    return result
 
 
 class MusterEnded(Exception):

@@ -89,16 +89,16 @@ def until_standing_by(process: MusterProcess, *, partitions: int) -> None:
     since_s = time.monotonic()
 
     def stands_by() -> bool:
-        asked_s, told = time.monotonic(), process.asked("/metrics")
-        ready = f"muster_standby_partitions_ready {partitions}.0\n" in told
-        (behind_s,) = (line.split()[1] for line in told.splitlines() if line.startswith(f"{LAG} "))
+        asked_s, reported = time.monotonic(), process.asked("/metrics")
+        ready = f"muster_standby_partitions_ready {partitions}.0\n" in reported
+        (behind_s,) = (line.split()[1] for line in reported.splitlines() if line.startswith(f"{LAG} "))
         # It looks at the ends once a second: what it knew before now does not count.
-        return ready and "muster_standby_lag_records 0.0\n" in told and float(behind_s) < asked_s - since_s
+        return ready and "muster_standby_lag_records 0.0\n" in reported and float(behind_s) < asked_s - since_s
 
     until_so(stands_by, lambda: process.asked("/metrics"), within_s=SHARED_WITHIN_S)
 
 
 def _share_of(process: MusterProcess) -> list[int] | None:
     """Return the partitions that the process is to own, from its last log line; None: some are still being moved."""
-    told = process.events("partitions shared")
-    return None if not told or told[-1]["moving"] else told[-1]["ours"]
+    reported = process.events("partitions shared")
+    return None if not reported or reported[-1]["moving"] else reported[-1]["ours"]

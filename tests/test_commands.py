@@ -75,8 +75,8 @@ def test_a_system_that_is_not_posix_gets_the_requirements(monkeypatch: pytest.Mo
 
 def test_an_unknown_command_is_reported_with_the_nearest() -> None:
     """As before, without importing any of them."""
-    said = CliRunner().invoke(app, ["replya"], env=WIDE)
-    assert (said.exit_code, "Did you mean 'replay'" in said.output) == (2, True), said.output
+    result = CliRunner().invoke(app, ["replya"], env=WIDE)
+    assert (result.exit_code, "Did you mean 'replay'" in result.output) == (2, True), result.output
 
 
 @pytest.mark.parametrize(
@@ -97,15 +97,15 @@ def test_a_wrong_value_is_refused_without_the_words_of_a_library(command: list[s
 
 @pytest.mark.parametrize(("variable", "meant"), [("MUSTER_BOOTSTRP", "BOOTSTRAP"), ("MUSTER_TABLE", "TABLES")])
 def test_a_mistyped_variable_is_reported_by_each_command_without_an_error(variable: str, meant: str) -> None:
-    said = CliRunner().invoke(app, ["replay", "groups", "--log", "memory:"], env={**WIDE, variable: "x"})
-    assert said.stderr.splitlines()[0] == f"muster: {variable} sets nothing: did you mean MUSTER_{meant}?"
-    assert "inside the muster serve process" in said.stderr
+    result = CliRunner().invoke(app, ["replay", "groups", "--log", "memory:"], env={**WIDE, variable: "x"})
+    assert result.stderr.splitlines()[0] == f"muster: {variable} sets nothing: did you mean MUSTER_{meant}?"
+    assert "inside the muster serve process" in result.stderr
 
 
 def test_the_variables_of_kubernetes_are_passed_over() -> None:
     kubernetes = {"MUSTER_PORT": "tcp://10.0.0.1:9092", "MUSTER_SERVICE_HOST": "10.0.0.1"}
-    said = CliRunner().invoke(app, ["replay", "groups", "--log", "memory:"], env={**WIDE, **kubernetes})
-    assert "sets nothing" not in said.stderr
+    result = CliRunner().invoke(app, ["replay", "groups", "--log", "memory:"], env={**WIDE, **kubernetes})
+    assert "sets nothing" not in result.stderr
 
 
 @pytest.mark.parametrize(
@@ -138,6 +138,6 @@ def test_a_path_behind_an_equals_sign_is_in_the_users_home(
 @pytest.mark.parametrize("command", [*SUBCOMMANDS, ["serve"], ["config", "check"]], ids=" ".join)
 def test_a_flag_shows_no_type(command: list[str]) -> None:
     """A flag takes no value; an option that takes one shows its type."""
-    told = CliRunner().invoke(app, [*command, "--help"], env=WIDE).stdout
-    assert "--help" in told
-    assert "bool" not in told
+    output = CliRunner().invoke(app, [*command, "--help"], env=WIDE).stdout
+    assert "--help" in output
+    assert "bool" not in output

@@ -96,8 +96,8 @@ def test_the_commands_of_the_first_steps(tmp_path: Path, monkeypatch: pytest.Mon
         for line in asking:
             done = run_muster(*arguments_of(line), within_s=ENDS_WITHIN_S)
             assert (done.returncode, "Traceback" in done.stderr) == (0, False), (line, done.stderr)
-            told = any(word in done.stdout for word in ("orders", "rdkafka", "web-1", "is consistent"))
-            assert told or (tmp_path / "fleet" / "rebalances").is_dir(), (line, done.stdout)
+            printed = any(word in done.stdout for word in ("orders", "rdkafka", "web-1", "is consistent"))
+            assert printed or (tmp_path / "fleet" / "rebalances").is_dir(), (line, done.stdout)
         assert consumer.assignments == 1, "the restart was a rebalance"
         consumer.close()
     finally:
@@ -139,9 +139,9 @@ def test_the_settings_file_of_the_page(tmp_path: Path) -> None:
     file = tmp_path / "muster.toml"
     file.write_text(text, encoding="utf-8")
     settings = load_settings({}, [], file)
-    told = tomllib.loads(text)
-    assert (settings.listen, settings.topic) == (told["listen"], told["topic"])
-    assert settings.group_max_size == told["config"]["group.max.size"]
+    reported = tomllib.loads(text)
+    assert (settings.listen, settings.topic) == (reported["listen"], reported["topic"])
+    assert settings.group_max_size == reported["config"]["group.max.size"]
 
 
 @pytest.mark.parametrize("page", [README, CONTRIBUTING], ids=["README", "CONTRIBUTING"])
@@ -161,9 +161,9 @@ def test_each_target_has_a_row_for_contributors() -> None:
 
 def test_options_that_the_pages_name_are_there() -> None:
     """In the help of the commands that they are about."""
-    said = ""
+    text = ""
     for command in ("serve", "groups repair", "log repair", "replay groups", "replay whatif", "replay export"):
         wide = {"COLUMNS": "160"}  # a narrow terminal cuts the names of options off
-        said += run_muster(*command.split(), "--help", variables=wide).stdout
+        text += run_muster(*command.split(), "--help", variables=wide).stdout
     for option in re.findall(r"`(--[a-z-]+)", README + CONFIGURATION):
-        assert option in said, option
+        assert option in text, option

@@ -43,7 +43,7 @@ def of(broker: SecuredBroker, mechanism: str = "SCRAM-SHA-512") -> list[str]:
     return options(client_properties(LISTENER, authority=broker.authority, mechanism=mechanism))
 
 
-def asked(app: object, *arguments: str) -> Result:
+def run_command(app: object, *arguments: str) -> Result:
     return CliRunner().invoke(app, [*arguments], env=WIDE)  # type: ignore[arg-type]
 
 
@@ -62,7 +62,7 @@ def test_a_log_and_its_offsets_are_kept_there(broker: SecuredBroker) -> None:
         form_group(muster.bootstrap, group, "web-1")
         muster.restart()
         assert described(muster.bootstrap, group)["group_state"] == "Stable"
-    result = asked(replay_cli.app, "groups", "--log", url, *of(broker, "PLAIN"))
+    result = run_command(replay_cli.app, "groups", "--log", url, *of(broker, "PLAIN"))
     assert result.exit_code == 0, result.output
     assert group in result.stdout
     assert f"{topic}_offsets" in broker.admin().list_topics(timeout=30).topics
@@ -72,14 +72,16 @@ def test_a_refused_login_is_explained(broker: SecuredBroker, monkeypatch: pytest
     """A wrong password, a listener that is spoken to in plain text: one line each."""
     url = f"kafka://{broker.address(LISTENER)}/events"
     monkeypatch.setenv("MUSTER_KAFKA_CONFIG_SASL_PASSWORD", "wrong")
-    assert_fails(asked(replay_cli.app, "groups", "--log", url, *of(broker)), "no connection to", "uthentication")
+    assert_fails(run_command(replay_cli.app, "groups", "--log", url, *of(broker)), "no connection to", "uthentication")
     bootstrap = ["--bootstrap", broker.address(LISTENER)]
-    assert_fails(asked(members_cli.app, "list", "orders", *bootstrap, *of(broker)), "no connection to", "uthentication")
+    assert_fails(
+        run_command(members_cli.app, "list", "orders", *bootstrap, *of(broker)), "no connection to", "uthentication"
+    )
     unsecured = ["--kafka-config", "security.protocol=SSL"]
     monkeypatch.delenv("MUSTER_KAFKA_CONFIG_SASL_PASSWORD")
-    assert_fails(asked(members_cli.app, "list", "orders", *bootstrap, *unsecured), "(ssl.ca.location)")
+    assert_fails(run_command(members_cli.app, "list", "orders", *bootstrap, *unsecured), "(ssl.ca.location)")
     assert_fails(
-        asked(members_cli.app, "list", "orders", *bootstrap),
+        run_command(members_cli.app, "list", "orders", *bootstrap),
         "nobody answers at",
         "--kafka-config if the listener needs TLS",
     )
@@ -87,7 +89,7 @@ def test_a_refused_login_is_explained(broker: SecuredBroker, monkeypatch: pytest
 
 def test_the_members_of_a_group_are_requested_there(broker: SecuredBroker) -> None:
     """Kafka responds without having the member: the test is about the connection."""
-    result = asked(members_cli.app, "list", "nobody", "--bootstrap", broker.address(LISTENER), *of(broker))
+    result = run_command(members_cli.app, "list", "nobody", "--bootstrap", broker.address(LISTENER), *of(broker))
     assert_fails(result, "is a Kafka broker, not Muster: name the sidecar (--bootstrap, MUSTER_BOOTSTRAP)")
 
 
@@ -99,10 +101,10 @@ def test_a_client_without_credentials_learns_at_once_that_they_are_required(
     monkeypatch.delenv("MUSTER_KAFKA_CONFIG_SASL_PASSWORD")
     address, wants = broker.address(listener), "does it want credentials or TLS ("
     assert_fails(
-        asked(replay_cli.app, "groups", "--log", f"kafka://{address}/events"),
+        run_command(replay_cli.app, "groups", "--log", f"kafka://{address}/events"),
         f"no broker answers at {address}: ",
         wants,
     )
     begun = time.monotonic()
-    assert_fails(asked(members_cli.app, "list", "orders", "--bootstrap", address), f"{address} hung up", wants)
+    assert_fails(run_command(members_cli.app, "list", "orders", "--bootstrap", address), f"{address} hung up", wants)
     assert time.monotonic() - begun < RETRY_MS / 1000, "it was not asked again and again"

@@ -101,8 +101,8 @@ def test_a_port_that_is_taken_is_named(tmp_path: Path) -> None:
 
 
 def test_a_muster_that_is_named_as_the_cluster_is_refused(serving: MusterProcess) -> None:
-    said = refused("--upstream", serving.bootstrap, "--log", "memory:")
-    assert f"--upstream {serving.bootstrap}: a Muster runs there, not a broker" in said
+    reported = refused("--upstream", serving.bootstrap, "--log", "memory:")
+    assert f"--upstream {serving.bootstrap}: a Muster runs there, not a broker" in reported
     assert CONFIG_OF_A_MUSTER == COORDINATOR  # events/ may not import the name
 
 
@@ -164,11 +164,11 @@ def test_a_start_that_takes_its_time_is_not_a_loop_that_hangs(arguments: list[st
     command = [sys.executable, "-c", slow, "serve", "--listen", f"{HOST}:0", "--log-format", "json", *arguments]
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as starting:
         assert starting.stderr is not None
-        told = []
+        reported = []
         while "retrying" not in (event := json.loads(starting.stderr.readline())["event"]):
-            told.append(event)
+            reported.append(event)
         starting.terminate()
-    assert not [event for event in told if "event loop" in event]
+    assert not [event for event in reported if "event loop" in event]
 
 
 def test_a_log_of_a_newer_version_is_refused(tmp_path: Path) -> None:
@@ -196,11 +196,11 @@ def test_a_second_process_on_one_file_is_refused(serving: MusterProcess, tmp_pat
 
 def test_a_group_with_a_broken_record_is_quarantined(tmp_path: Path) -> None:
     """It is named with file, partition and offset; another group of the same partition is served."""
-    told, partition = written.script("orders").created(), written.script("orders").partition
+    reported, partition = written.script("orders").created(), written.script("orders").partition
     neighbour = next(
         script for n in range(100) if (script := written.script(f"neighbour-{n}")).partition == partition
     ).created()
-    url = asyncio.run(written.sqlite_log(tmp_path / "muster.db", told, neighbour))
+    url = asyncio.run(written.sqlite_log(tmp_path / "muster.db", reported, neighbour))
     with closing(sqlite3.connect(tmp_path / "muster.db", isolation_level=None)) as connection:
         connection.execute("UPDATE records SET value = x'00' WHERE partition = ? AND offset = 0", (partition,))
     with running_muster(log=url, options=["--metrics", f"{HOST}:0"]) as running:

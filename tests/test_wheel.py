@@ -45,8 +45,8 @@ def test_it_works_beside_others(wheel: Path, tmp_path: Path) -> None:
     install = [sys.executable, "-m", "uv", "pip", "install", "--quiet", "--python", python]
     _run(*install, "--constraint", ROOT / "requirements.lock", wheel)
     _run(*install, NEIGHBOUR)
-    asked = "import events, opensearchpy, muster.admin; print(events.Events, muster.admin.GroupAdmin)"
-    assert "muster" not in _run(python, "-c", asked, at=tmp_path).split()[1]
+    message = "import events, opensearchpy, muster.admin; print(events.Events, muster.admin.GroupAdmin)"
+    assert "muster" not in _run(python, "-c", message, at=tmp_path).split()[1]
     assert _run(environment / "bin" / "muster", "--version", at=tmp_path).startswith("muster ")
     typed = tmp_path / "typed.py"
     typed.write_text("from muster.admin import GroupAdmin\n\nreveal_type(GroupAdmin.list_members)\n")

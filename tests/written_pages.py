@@ -45,10 +45,10 @@ def answer() -> str:
     with tempfile.TemporaryDirectory() as folder:
         log = Path(folder) / "muster.db"
         asyncio.run(sqlite_log(log, a_night()))
-        asked = [*WHY, "--log", f"sqlite:///{log}", "--tz", "UTC"]
-        told = CliRunner().invoke(replay, asked, env={"COLUMNS": COLUMNS, "TERM": "dumb"})
-    assert told.exit_code == 0, told.output
-    return f"```\n{told.stdout.strip()}\n```\n"
+        arguments = [*WHY, "--log", f"sqlite:///{log}", "--tz", "UTC"]
+        result = CliRunner().invoke(replay, arguments, env={"COLUMNS": COLUMNS, "TERM": "dumb"})
+    assert result.exit_code == 0, result.output
+    return f"```\n{result.stdout.strip()}\n```\n"
 
 
 def settings() -> str:

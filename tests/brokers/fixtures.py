@@ -65,11 +65,11 @@ def _used_unless_opted_out(request: pytest.FixtureRequest) -> list[str]:
 def skip_loudly(request: pytest.FixtureRequest, reason: str) -> NoReturn:
     """Skip, and have the summary say why, on a separate line."""
     if reason not in request.config.stash.setdefault(_used_key, []):
-        tell(request, reason)
+        add_to_summary(request, reason)
     pytest.skip(reason)
 
 
-def tell(request: pytest.FixtureRequest, line: str) -> None:
+def add_to_summary(request: pytest.FixtureRequest, line: str) -> None:
     """Have the summary print this: what the tests ran against, or did not. Printed once, with a count."""
     request.config.stash.setdefault(_used_key, []).append(line)
 

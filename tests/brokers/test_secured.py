@@ -43,13 +43,13 @@ def seen(properties: dict[str, str]) -> list[str]:
 
 def refusal(properties: dict[str, Any]) -> str:
     """The first error that a client with these properties reports."""
-    told: list[KafkaError] = []
-    client = AdminClient(properties | {"error_cb": told.append})
+    reported: list[KafkaError] = []
+    client = AdminClient(properties | {"error_cb": reported.append})
     deadline = time.monotonic() + WITHIN_S
-    while not told:
+    while not reported:
         assert time.monotonic() < deadline, "nobody refused"
         client.poll(0.1)
-    return told[0].str()
+    return reported[0].str()
 
 
 class TestWhoIsThere:

@@ -76,10 +76,10 @@ def verified(url: str) -> Sequence[str]:
     """The findings of `muster replay verify`, in words."""
     ran = run_muster("replay", "verify", "--log", url, "--format", "json", within_s=VERIFIED_WITHIN_S)
     try:
-        told = json.loads(ran.stdout)
+        output = json.loads(ran.stdout)
     except json.JSONDecodeError:
         return [f"verify ended with {ran.returncode}: {ran.stderr[-500:]}"]
-    return [json.dumps(each) for each in told["findings"]] + [str(each) for each in told["unread"]]
+    return [json.dumps(each) for each in output["findings"]] + [str(each) for each in output["unread"]]
 
 
 class StoredCommits:
@@ -132,13 +132,13 @@ def _commits_of(message: confluent_kafka.Message) -> Iterator[StoredCommit]:
         return
     place = f"{message.topic()}-{message.partition()}, offset {message.offset()}"
     if message.topic() != BROKERS_OFFSETS:
-        named, told = json.loads(key), json.loads(value)
+        named, reported = json.loads(key), json.loads(value)
         if "group" in named:
             yield StoredCommit(
                 group_id=named["group"],
                 partition=named["partition"],
-                offset=told["offset"],
-                metadata=told["metadata"] or "",
+                offset=reported["offset"],
+                metadata=reported["metadata"] or "",
                 place=place,
             )
         return

@@ -15,7 +15,7 @@ from typing import Final, assert_never
 
 from muster.drills.service.proxy import Weather
 from tests.chaos.network import CLIENTS
-from tests.chaos.schedule import Fault, Kind, Whom
+from tests.chaos.schedule import Fault, Kind, Party
 from tests.chaos.service import BROKER, Muster, Service
 
 FILLER: Final = "filler"
@@ -47,24 +47,24 @@ async def do(fault: Fault, service: Service, dice: random.Random) -> str:
             assert_never(never)
 
 
-async def _named(whom: Whom, service: Service, dice: random.Random) -> list[str]:
+async def _named(whom: Party, service: Service, dice: random.Random) -> list[str]:
     """Return the names of the affected parties, as the network knows them."""
     match whom:
-        case Whom.OWNER:
+        case Party.OWNER:
             return [service.owners[0].name]
-        case Whom.STANDBY:
+        case Party.STANDBY:
             return [service.owners[-1].name]
-        case Whom.EDGE:
+        case Party.EDGE:
             return [service.edges[0].name]
-        case Whom.BROKER:
+        case Party.BROKER:
             return [BROKER.format(dice.choice(service.cluster.nodes))]
-        case Whom.COORDINATOR:
+        case Party.COORDINATOR:
             return [BROKER.format(await service.coordinator())]
-        case Whom.BROKERS:
+        case Party.BROKERS:
             return [BROKER.format(node) for node in service.cluster.nodes]
-        case Whom.CLIENTS:
+        case Party.CLIENTS:
             return [CLIENTS]
-        case Whom.SNAPSHOTS | Whom.FILE | Whom.ALL:
+        case Party.SNAPSHOTS | Party.FILE | Party.ALL:
             return []
         case _ as never:
             assert_never(never)

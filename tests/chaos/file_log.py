@@ -16,7 +16,7 @@ from muster.drills.load.asking import Clock
 from tests.brokers.broker import lasting_ports
 from tests.chaos.evidence import StoredCommit, events_in, verified
 from tests.chaos.faults import full
-from tests.chaos.ledger import CommitTold, Entry, Ledger
+from tests.chaos.ledger import CommitReply, Entry, Ledger
 from tests.chaos.load import Load, Size
 from tests.chaos.schedule import Fault
 from tests.chaos.verdict import Violation, violations
@@ -80,14 +80,14 @@ def _stored(path: Path, entries: list[Entry]) -> Iterator[StoredCommit]:
     with closing(sqlite3.connect(path)) as connection:
         rows = connection.execute('SELECT group_id, partition, "offset", metadata FROM offsets').fetchall()
     last = {(group_id, partition): (offset, metadata) for group_id, partition, offset, metadata in rows}
-    for told in entries:
-        if isinstance(told, CommitTold):
-            offset, metadata = last.get((told.group_id, told.partition), (-1, ""))
-            if told.offset <= offset and told.generation_id <= int(metadata):
+    for answer in entries:
+        if isinstance(answer, CommitReply):
+            offset, metadata = last.get((answer.group_id, answer.partition), (-1, ""))
+            if answer.offset <= offset and answer.generation_id <= int(metadata):
                 yield StoredCommit(
-                    group_id=told.group_id,
-                    partition=told.partition,
-                    offset=told.offset,
-                    metadata=str(told.generation_id),
+                    group_id=answer.group_id,
+                    partition=answer.partition,
+                    offset=answer.offset,
+                    metadata=str(answer.generation_id),
                     place=path.name,
                 )

@@ -10,7 +10,7 @@ from typing import Self
 import msgspec
 
 
-class Told(msgspec.Struct, frozen=True, kw_only=True, tag=True):
+class ClientReply(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     """A success. `via`: the address that answered."""
 
     via: str
@@ -22,19 +22,19 @@ class Told(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     heard_ms: int
 
 
-class JoinTold(Told, frozen=True, kw_only=True, tag=True):
+class JoinReply(ClientReply, frozen=True, kw_only=True, tag=True):
     leader: str
 
 
-class SyncTold(Told, frozen=True, kw_only=True, tag=True):
+class SyncReply(ClientReply, frozen=True, kw_only=True, tag=True):
     assignment: bytes
 
 
-class HeartbeatTold(Told, frozen=True, kw_only=True, tag=True):
+class HeartbeatReply(ClientReply, frozen=True, kw_only=True, tag=True):
     pass
 
 
-class CommitTold(Told, frozen=True, kw_only=True, tag=True):
+class CommitReply(ClientReply, frozen=True, kw_only=True, tag=True):
     partition: int
     offset: int
 
@@ -69,7 +69,7 @@ class Waited(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     heard_ms: int
 
 
-Entry = JoinTold | SyncTold | HeartbeatTold | CommitTold | LibraryCommit | Noticed | Waited
+Entry = JoinReply | SyncReply | HeartbeatReply | CommitReply | LibraryCommit | Noticed | Waited
 
 
 class Ledger:

@@ -55,8 +55,8 @@ class Librdkafka:
         try:
             await asyncio.to_thread(consumer.commit, partition, offset)
         except Exception as error:  # noqa: BLE001 -- whatever a library raises is what an application notices
-            told = str(error.args[0].name()) if isinstance(error, confluent_kafka.KafkaException) else repr(error)
-            self._noticed("commit", told)
+            reported = str(error.args[0].name()) if isinstance(error, confluent_kafka.KafkaException) else repr(error)
+            self._noticed("commit", reported)
             return
         self._ledger.note(
             LibraryCommit(group_id=LIBRDKAFKA, partition=partition, offset=offset, heard_ms=self._now_ms())

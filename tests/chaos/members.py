@@ -23,7 +23,7 @@ from muster.events.kafka.connections import Connections
 from muster.events.kafka.errors import COORDINATOR_MOVED, LinkError
 from muster.events.kafka.exchange import Exchange
 from muster.events.kafka.security import NOT_SECURED
-from tests.chaos.ledger import CommitTold, Entry, HeartbeatTold, JoinTold, Ledger, Noticed, SyncTold, Waited
+from tests.chaos.ledger import CommitReply, Entry, HeartbeatReply, JoinReply, Ledger, Noticed, SyncReply, Waited
 
 INTERVAL_S: Final = 1.0
 RESTART_EVERY_S: Final = 3.0
@@ -142,7 +142,7 @@ class Member:
             return False
         self._member_id = joined.body.member_id
         generation_id = int(joined.body.generation_id)
-        self._note(JoinTold, joined, generation_id, leader=str(joined.body.leader))
+        self._note(JoinReply, joined, generation_id, leader=str(joined.body.leader))
         assignments = {}
         if joined.body.leader == joined.body.member_id and not joined.body.skip_assignment:
             assignments = ranged(self._topic, sorted(each.member_id for each in joined.body.members))
@@ -151,7 +151,7 @@ class Member:
         )
         if not self._goes_on(synced.error, "sync"):
             return False
-        self._note(SyncTold, synced, generation_id, assignment=synced.body.assignment)
+        self._note(SyncReply, synced, generation_id, assignment=synced.body.assignment)
         assigned = assigned_partitions(synced.body.assignment) or ()
         self.partition = min((partition for _, partition in assigned), default=None)
         self.generation_id = generation_id
@@ -194,7 +194,7 @@ class Member:
         answer = await self._ask("heartbeat", lambda: heartbeat(self._as, member_id, generation_id))
         self._waited("heartbeat", began_ms)
         if answer.error is ErrorCode.none:
-            self._note(HeartbeatTold, answer, generation_id, member_id=member_id)
+            self._note(HeartbeatReply, answer, generation_id, member_id=member_id)
             self.served_ms["heartbeat"] = answer.asked_ms
         await self._act_on("heartbeat", answer.error, generation_id)
 
@@ -204,15 +204,15 @@ class Member:
             return
         offset = self._offsets.next(self.group_id, partition)
         at = Membership(member_id=member_id, generation_id=generation_id, partition=partition)
-        told = str(generation_id)  # so that the stored commit shows it
+        reported = str(generation_id)  # so that the stored commit shows it
         began_ms = self._client.now_ms()
         answer = await self._ask(
             "commit",
-            lambda: commit(self._as, at, topic=self._topic, partition=partition, offset=offset, metadata=told),
+            lambda: commit(self._as, at, topic=self._topic, partition=partition, offset=offset, metadata=reported),
         )
         self._waited("commit", began_ms)
         if answer.error is ErrorCode.none:
-            self._note(CommitTold, answer, generation_id, member_id=member_id, partition=partition, offset=offset)
+            self._note(CommitReply, answer, generation_id, member_id=member_id, partition=partition, offset=offset)
             self.served_ms["commit"] = answer.asked_ms
         await self._act_on("commit", answer.error, generation_id)
 
@@ -251,7 +251,7 @@ class Member:
             await asyncio.sleep(RETRY_S)
 
     def _note(self, kind: Callable[..., Entry], answer: _Answer, generation_id: int, **fields: object) -> None:
-        told = {"member_id": self._member_id, **fields}
+        reported = {"member_id": self._member_id, **fields}
         self._client.ledger.note(
             kind(
                 via=answer.via,
@@ -260,7 +260,7 @@ class Member:
                 generation_id=generation_id,
                 asked_ms=answer.asked_ms,
                 heard_ms=answer.heard_ms,
-                **told,
+                **reported,
             )
         )
 

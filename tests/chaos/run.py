@@ -26,7 +26,7 @@ from tests.chaos.file_log import on_a_full_disk
 from tests.chaos.ledger import Ledger, Noticed, Waited
 from tests.chaos.libraries import Java, Librdkafka
 from tests.chaos.load import USUAL, Library, Load, Size
-from tests.chaos.schedule import Fault, Kind, Whom
+from tests.chaos.schedule import Fault, Kind, Party
 from tests.chaos.service import TOPIC_PARTITIONS, Mode, Muster, Service
 from tests.chaos.verdict import Violation, violations
 from tests.muster_process import MusterEnded
@@ -114,7 +114,7 @@ class Run:
         at_ms, seen, generations = self._now_ms(), len(self._load.ledger.entries), self._load.generations
         found: list[Violation] = []
         try:
-            if fault.whom is Whom.FILE:
+            if fault.whom is Party.FILE:
                 whom, found = await on_a_full_disk(self._service.snapshots, fault, self._load.ledger, self._clock)
             else:
                 whom = await do(fault, self._service, self._dice)

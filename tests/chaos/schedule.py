@@ -29,7 +29,7 @@ class Kind(StrEnum):
 
 
 @unique
-class Whom(StrEnum):
+class Party(StrEnum):
     """The parties of a fault; the actual ones are chosen when it begins."""
 
     OWNER = "the owner of most groups"
@@ -49,8 +49,8 @@ class Fault(msgspec.Struct, frozen=True, kw_only=True):
 
     number: int
     kind: Kind
-    whom: Whom
-    other: Whom | None = None
+    whom: Party
+    other: Party | None = None
     for_s: float
     ms: int = 0
 
@@ -60,7 +60,7 @@ class Fault(msgspec.Struct, frozen=True, kw_only=True):
         return f"{self.kind}: {whom}{late}, {self.for_s:g} s"
 
 
-_Way = tuple[Kind, Whom, Whom | None]
+_Way = tuple[Kind, Party, Party | None]
 
 _KILLED_FOR_S: Final = (0.0, 3.0, 12.0)
 _BROKER_FOR_S: Final = (2.0, 8.0, 15.0)
@@ -71,33 +71,33 @@ _SLOW_MS: Final = (50, 300, 900)
 _SLOW_FOR_S: Final = 10.0
 
 _EVERYWHERE: Final[tuple[_Way, ...]] = (
-    (Kind.KILL, Whom.OWNER, None),
-    (Kind.KILL, Whom.STANDBY, None),
-    (Kind.KILL, Whom.BROKER, None),
-    (Kind.KILL, Whom.COORDINATOR, None),
-    (Kind.PAUSE, Whom.OWNER, None),
-    (Kind.PAUSE, Whom.STANDBY, None),
-    (Kind.PAUSE, Whom.BROKER, None),
-    (Kind.PAUSE, Whom.COORDINATOR, None),
-    (Kind.CUT, Whom.OWNER, Whom.BROKERS),
-    (Kind.CUT, Whom.OWNER, Whom.COORDINATOR),
-    (Kind.CUT, Whom.OWNER, Whom.BROKER),
-    (Kind.CUT, Whom.OWNER, Whom.STANDBY),
-    (Kind.CUT, Whom.CLIENTS, Whom.OWNER),
-    (Kind.SLOW, Whom.BROKERS, None),
-    (Kind.SLOW, Whom.BROKER, None),
-    (Kind.FULL, Whom.SNAPSHOTS, None),
-    (Kind.FULL, Whom.FILE, None),
-    (Kind.ROLL, Whom.ALL, None),
-    (Kind.ALONE, Whom.ALL, None),
-    (Kind.UPGRADE, Whom.ALL, None),
+    (Kind.KILL, Party.OWNER, None),
+    (Kind.KILL, Party.STANDBY, None),
+    (Kind.KILL, Party.BROKER, None),
+    (Kind.KILL, Party.COORDINATOR, None),
+    (Kind.PAUSE, Party.OWNER, None),
+    (Kind.PAUSE, Party.STANDBY, None),
+    (Kind.PAUSE, Party.BROKER, None),
+    (Kind.PAUSE, Party.COORDINATOR, None),
+    (Kind.CUT, Party.OWNER, Party.BROKERS),
+    (Kind.CUT, Party.OWNER, Party.COORDINATOR),
+    (Kind.CUT, Party.OWNER, Party.BROKER),
+    (Kind.CUT, Party.OWNER, Party.STANDBY),
+    (Kind.CUT, Party.CLIENTS, Party.OWNER),
+    (Kind.SLOW, Party.BROKERS, None),
+    (Kind.SLOW, Party.BROKER, None),
+    (Kind.FULL, Party.SNAPSHOTS, None),
+    (Kind.FULL, Party.FILE, None),
+    (Kind.ROLL, Party.ALL, None),
+    (Kind.ALONE, Party.ALL, None),
+    (Kind.UPGRADE, Party.ALL, None),
 )
 _IN_FRONT: Final[tuple[_Way, ...]] = (
-    (Kind.KILL, Whom.EDGE, None),
-    (Kind.PAUSE, Whom.EDGE, None),
-    (Kind.CUT, Whom.CLIENTS, Whom.EDGE),
-    (Kind.CUT, Whom.EDGE, Whom.OWNER),
-    (Kind.CUT, Whom.EDGE, Whom.BROKERS),
+    (Kind.KILL, Party.EDGE, None),
+    (Kind.PAUSE, Party.EDGE, None),
+    (Kind.CUT, Party.CLIENTS, Party.EDGE),
+    (Kind.CUT, Party.EDGE, Party.OWNER),
+    (Kind.CUT, Party.EDGE, Party.BROKERS),
 )
 
 
@@ -124,10 +124,10 @@ def _faults(dice: random.Random, ways: list[_Way]) -> Iterator[Fault]:
             )
 
 
-def _lasts_s(dice: random.Random, kind: Kind, whom: Whom) -> float:
+def _lasts_s(dice: random.Random, kind: Kind, whom: Party) -> float:
     match kind:
         case Kind.KILL:
-            return dice.choice(_BROKER_FOR_S if whom in (Whom.BROKER, Whom.COORDINATOR) else _KILLED_FOR_S)
+            return dice.choice(_BROKER_FOR_S if whom in (Party.BROKER, Party.COORDINATOR) else _KILLED_FOR_S)
         case Kind.PAUSE:
             return dice.choice(_PAUSED_FOR_S)
         case Kind.CUT:

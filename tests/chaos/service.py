@@ -79,8 +79,8 @@ class Muster(msgspec.Struct, eq=False):
 
     def shares(self) -> tuple[frozenset[int], bool] | None:
         """Return the partitions that it is to own, and whether some are still being moved, from its last log line."""
-        told = [] if self.process is None else self.process.events("partitions shared")
-        return (frozenset(told[-1]["ours"]), bool(told[-1]["moving"])) if told else None
+        reported = [] if self.process is None else self.process.events("partitions shared")
+        return (frozenset(reported[-1]["ours"]), bool(reported[-1]["moving"])) if reported else None
 
 
 class Service:
@@ -229,8 +229,8 @@ class Service:
 
     def is_shared(self) -> bool:
         """Return whether the running processes have all partitions between them."""
-        told = [muster.shares() for muster in self.musters if muster.process is not None]
-        shares = [share for share in told if share is not None and not share[1]]
+        reported = [muster.shares() for muster in self.musters if muster.process is not None]
+        shares = [share for share in reported if share is not None and not share[1]]
         whole = sorted(number for share, _ in shares for number in share)
         return len(shares) == len(self.musters) and whole == list(range(LOG_PARTITIONS))
 

@@ -10,15 +10,15 @@ import pytest
 
 from tests.chaos.load import Size
 from tests.chaos.run import run
-from tests.chaos.schedule import Fault, Kind, Whom
+from tests.chaos.schedule import Fault, Kind, Party
 from tests.chaos.service import Mode
 
 pytestmark = [pytest.mark.broker, pytest.mark.timeout(900)]
 
 FAULTS = (
-    Fault(number=1, kind=Kind.KILL, whom=Whom.OWNER, for_s=0.0),
-    Fault(number=2, kind=Kind.PAUSE, whom=Whom.OWNER, for_s=9.0),
-    Fault(number=3, kind=Kind.KILL, whom=Whom.COORDINATOR, for_s=2.0),
+    Fault(number=1, kind=Kind.KILL, whom=Party.OWNER, for_s=0.0),
+    Fault(number=2, kind=Kind.PAUSE, whom=Party.OWNER, for_s=9.0),
+    Fault(number=3, kind=Kind.KILL, whom=Party.COORDINATOR, for_s=2.0),
 )
 
 

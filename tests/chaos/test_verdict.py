@@ -13,7 +13,7 @@ from muster.events.ids import GroupId, MemberId
 from muster.events.state import Member, Protocol, new_group
 from muster.replay.history.items import LogPosition
 from tests.chaos.evidence import LogRead, Recorded, StoredCommit
-from tests.chaos.ledger import CommitTold, Entry, HeartbeatTold, JoinTold, LibraryCommit, SyncTold
+from tests.chaos.ledger import CommitReply, Entry, HeartbeatReply, JoinReply, LibraryCommit, SyncReply
 from tests.chaos.verdict import violations
 
 GROUP = "orders"
@@ -22,10 +22,10 @@ BOTH = encode_assignment({"work": [0, 1]})
 ONE = encode_assignment({"work": [1]})
 
 
-def told(kind: Any, at_ms: int, *, who: str = "a", generation: int = 1, **more: object) -> Any:
+def reply(kind: Any, at_ms: int, *, who: str = "a", generation: int = 1, **more: object) -> Any:
     """Make an entry: a member got this response 5 ms after its request."""
-    asked = {"group_id": GROUP, "member_id": who, "instance": None, "asked_ms": at_ms, "heard_ms": at_ms + 5}
-    return kind(via="h:1", generation_id=generation, **asked, **more)
+    request = {"group_id": GROUP, "member_id": who, "instance": None, "asked_ms": at_ms, "heard_ms": at_ms + 5}
+    return kind(via="h:1", generation_id=generation, **request, **more)
 
 
 def stored(offset: int, generation: int, *, partition: int = 0) -> StoredCommit:
@@ -72,10 +72,10 @@ def removed(at_ms: int, who: str) -> Event:
 
 
 TOLD: Sequence[Entry] = (
-    told(JoinTold, 1_000, leader="a"),
-    told(SyncTold, 1_010, assignment=BOTH),
-    told(HeartbeatTold, 2_000),
-    told(CommitTold, 2_000, partition=0, offset=1),
+    reply(JoinReply, 1_000, leader="a"),
+    reply(SyncReply, 1_010, assignment=BOTH),
+    reply(HeartbeatReply, 2_000),
+    reply(CommitReply, 2_000, partition=0, offset=1),
     LibraryCommit(group_id=GROUP, partition=1, offset=7, heard_ms=2_000),
 )
 EVENTS: Sequence[Event] = (completed(1_005, 1, "a"), assigned(1_012, "a", BOTH))
@@ -104,13 +104,13 @@ def test_state_as_reported_is_not_a_violation() -> None:
 def test_a_partition_of_two_members_of_one_generation_is_noticed() -> None:
     """For instance if an owner that was not fenced assigns a generation, too."""
     events = (assigned(1_020, "b", ONE),)
-    assert numbers([told(SyncTold, 1_015, who="b", assignment=ONE)], events) == {1}
-    assert numbers([told(SyncTold, 1_015, who="b", generation=2, assignment=ONE)], events) == set()
+    assert numbers([reply(SyncReply, 1_015, who="b", assignment=ONE)], events) == {1}
+    assert numbers([reply(SyncReply, 1_015, who="b", generation=2, assignment=ONE)], events) == set()
 
 
 def test_an_accepted_commit_that_is_not_stored_is_noticed() -> None:
     """A member's, and one that a library has reported to its application as done."""
-    assert numbers([told(CommitTold, 3_000, partition=0, offset=2)]) == {2}
+    assert numbers([reply(CommitReply, 3_000, partition=0, offset=2)]) == {2}
     assert numbers([LibraryCommit(group_id=GROUP, partition=1, offset=8, heard_ms=3_000)]) == {2}
 
 
@@ -120,7 +120,7 @@ def test_a_commit_behind_one_of_a_newer_generation_is_noticed() -> None:
 
 
 @pytest.mark.parametrize(
-    "entry", [told(JoinTold, 3_000, generation=2, leader="a"), told(SyncTold, 3_000, assignment=ONE)]
+    "entry", [reply(JoinReply, 3_000, generation=2, leader="a"), reply(SyncReply, 3_000, assignment=ONE)]
 )
 def test_a_place_without_an_event_is_noticed(entry: Entry) -> None:
     """For instance if a response leaves before its events are durable, and the process dies."""
@@ -140,5 +140,5 @@ def test_a_finding_of_verify_is_a_violation() -> None:
 def test_a_heartbeat_that_a_deposed_owner_accepts_is_noticed(over: Event) -> None:
     """Its generation, or its member, no longer existed when the request was sent."""
     at_ms = over.why.decided_ms  # type: ignore[attr-defined]
-    assert numbers([told(HeartbeatTold, at_ms + 50)], [over]) == {6}
-    assert numbers([told(HeartbeatTold, at_ms - SESSION_MS - 50)], [over]) == set()
+    assert numbers([reply(HeartbeatReply, at_ms + 50)], [over]) == {6}
+    assert numbers([reply(HeartbeatReply, at_ms - SESSION_MS - 50)], [over]) == set()

@@ -21,7 +21,7 @@ from muster.events.causes import Cause
 from muster.events.consumer_protocol import assigned_partitions
 from muster.events.events import Event, GroupEvent, MemberEvent, MemberRemoved, StaticMemberReplaced
 from tests.chaos.evidence import LogRead, Recorded, StoredCommit
-from tests.chaos.ledger import CommitTold, Entry, HeartbeatTold, JoinTold, LibraryCommit, SyncTold, Told
+from tests.chaos.ledger import ClientReply, CommitReply, Entry, HeartbeatReply, JoinReply, LibraryCommit, SyncReply
 
 ROUNDED_MS = 2
 """Wall clocks of two processes of one machine, in whole ms."""
@@ -62,25 +62,25 @@ def violations(
 
 
 def _shared_partitions(entries: Iterable[Entry]) -> Iterator[Violation]:
-    holders: dict[tuple[_Group, int, str, int], SyncTold] = {}
-    for told in entries:
-        if not isinstance(told, SyncTold):
+    holders: dict[tuple[_Group, int, str, int], SyncReply] = {}
+    for answer in entries:
+        if not isinstance(answer, SyncReply):
             continue
-        for topic, partition in assigned_partitions(told.assignment) or ():
-            key = told.group_id, told.generation_id, topic, partition
-            first = holders.setdefault(key, told)
-            if (first.instance or first.member_id) != (told.instance or told.member_id):
-                yield Violation(number=1, text=f"{key} was assigned to {_said(first)} and to {_said(told)}")
+        for topic, partition in assigned_partitions(answer.assignment) or ():
+            key = answer.group_id, answer.generation_id, topic, partition
+            first = holders.setdefault(key, answer)
+            if (first.instance or first.member_id) != (answer.instance or answer.member_id):
+                yield Violation(number=1, text=f"{key} was assigned to {_described(first)} and to {_described(answer)}")
 
 
 def _lost_commits(entries: Iterable[Entry], commits: Iterable[StoredCommit]) -> Iterator[Violation]:
     stored = {(each.group_id, each.partition, each.offset) for each in commits}
-    for told in entries:
-        if not isinstance(told, CommitTold | LibraryCommit):
+    for answer in entries:
+        if not isinstance(answer, CommitReply | LibraryCommit):
             continue
-        if (told.group_id, told.partition, told.offset) not in stored:
-            who = _said(told) if isinstance(told, CommitTold) else told.group_id
-            text = f"{who} had the commit of {told.offset} for partition {told.partition} accepted: it is not there"
+        if (answer.group_id, answer.partition, answer.offset) not in stored:
+            who = _described(answer) if isinstance(answer, CommitReply) else answer.group_id
+            text = f"{who} had the commit of {answer.offset} for partition {answer.partition} accepted: it is not there"
             yield Violation(number=2, text=text)
 
 
@@ -110,27 +110,31 @@ def _not_recorded(entries: Iterable[Entry], recorded: Iterable[Recorded]) -> Ite
                 assigned.add((event.group_id, event.member.member_id, event.member.assignment))
             case _:
                 pass
-    for told in entries:
-        if isinstance(told, JoinTold) and (told.group_id, told.generation_id, told.leader) not in leaders:
-            yield Violation(number=3, text=f"{_said(told)} joined under leader {told.leader}, which no event says")
-        if isinstance(told, SyncTold) and (told.group_id, told.member_id, told.assignment) not in assigned:
-            yield Violation(number=3, text=f"{_said(told)} has {told.assignment!r}, which no event says")
+    for answer in entries:
+        if isinstance(answer, JoinReply) and (answer.group_id, answer.generation_id, answer.leader) not in leaders:
+            yield Violation(
+                number=3, text=f"{_described(answer)} joined under leader {answer.leader}, which no event says"
+            )
+        if isinstance(answer, SyncReply) and (answer.group_id, answer.member_id, answer.assignment) not in assigned:
+            yield Violation(number=3, text=f"{_described(answer)} has {answer.assignment!r}, which no event says")
 
 
 def _evicted(
     entries: Iterable[Entry], recorded: Iterable[Recorded], sessions_ms: Mapping[_Group, int]
 ) -> Iterator[Violation]:
-    heartbeats: dict[tuple[_Group, str], list[HeartbeatTold]] = defaultdict(list)
-    for told in entries:
-        if isinstance(told, HeartbeatTold):
-            heartbeats[told.group_id, told.member_id].append(told)
+    heartbeats: dict[tuple[_Group, str], list[HeartbeatReply]] = defaultdict(list)
+    for answer in entries:
+        if isinstance(answer, HeartbeatReply):
+            heartbeats[answer.group_id, answer.member_id].append(answer)
     for each in evictions(recorded):
         event = each.event
         at_ms = event.why.decided_ms
         session_ms = sessions_ms.get(event.group_id, event.member.session_timeout_ms)
-        for told in heartbeats[event.group_id, event.member.member_id]:
-            if told.asked_ms > at_ms - session_ms + ROUNDED_MS and told.heard_ms < at_ms:
-                text = f"{_said(told)} was evicted {at_ms - told.asked_ms} ms after it asked for that heartbeat"
+        for answer in heartbeats[event.group_id, event.member.member_id]:
+            if answer.asked_ms > at_ms - session_ms + ROUNDED_MS and answer.heard_ms < at_ms:
+                text = (
+                    f"{_described(answer)} was evicted {at_ms - answer.asked_ms} ms after it asked for that heartbeat"
+                )
                 yield Violation(number=4, text=text, place=_place(each))
                 break
 
@@ -164,13 +168,14 @@ def _deposed_answers(entries: Iterable[Entry], recorded: Iterable[Recorded]) -> 
             case _:
                 continue
         ends.setdefault(key, (_decided_ms(event), each))
-    for told in entries:
-        if not isinstance(told, HeartbeatTold):
+    for answer in entries:
+        if not isinstance(answer, HeartbeatReply):
             continue
-        for ended in (told.generation_id, told.member_id):
-            end_ms, by = ends.get((told.group_id, ended), (None, None))
-            if end_ms is not None and by is not None and told.asked_ms > end_ms + ROUNDED_MS:
-                text = f"{_said(told)} was told that all is well, {told.asked_ms - end_ms} ms after {ended} was no more"
+        for ended in (answer.generation_id, answer.member_id):
+            end_ms, by = ends.get((answer.group_id, ended), (None, None))
+            if end_ms is not None and by is not None and answer.asked_ms > end_ms + ROUNDED_MS:
+                late_ms = answer.asked_ms - end_ms
+                text = f"{_described(answer)} was told that all is well, {late_ms} ms after {ended} was no more"
                 yield Violation(number=6, text=text, place=_place_of(by))
                 break
 
@@ -180,10 +185,10 @@ def _decided_ms(event: Event) -> int:
     return decided_ms
 
 
-def _said(told: Told) -> str:
+def _described(answer: ClientReply) -> str:
     return (
-        f"{told.instance or told.member_id} of {told.group_id} in generation {told.generation_id} (asked at"
-        f" {told.asked_ms}, told at {told.heard_ms} by {told.via})"
+        f"{answer.instance or answer.member_id} of {answer.group_id} in generation {answer.generation_id} (asked at"
+        f" {answer.asked_ms}, told at {answer.heard_ms} by {answer.via})"
     )
 
 

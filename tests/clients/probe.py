@@ -35,7 +35,7 @@ def described(bootstrap: str, group_id: str) -> Fields:
 
 def coordinator_of(bootstrap: str, group_id: str) -> str:
     """`host:port` of the group's coordinator, according to the server at `bootstrap`, once there is one."""
-    told: Fields = {}
+    reported: Fields = {}
 
     async def ask() -> bool:
         connection = await Connection.open(bootstrap)
@@ -43,11 +43,11 @@ def coordinator_of(bootstrap: str, group_id: str) -> str:
             answer = await connection.ask("FindCoordinator", 4, key_type=0, coordinator_keys=[group_id])
         finally:
             connection.close()
-        told.update(answer["coordinators"][0])
-        return bool(told["error_code"] == 0)
+        reported.update(answer["coordinators"][0])
+        return bool(reported["error_code"] == 0)
 
-    until_so(lambda: asyncio.run(ask()), lambda: told)
-    return f"{told['host']}:{told['port']}"
+    until_so(lambda: asyncio.run(ask()), lambda: reported)
+    return f"{reported['host']}:{reported['port']}"
 
 
 def until_stable(bootstrap: str, group_id: str, *, members: int, within_s: float = WITHIN_S) -> Fields:
@@ -72,8 +72,8 @@ def generation_of(bootstrap: str, group_id: str) -> int:
         connection = await Connection.open(address)
         try:
             for generation_id in range(1, GENERATIONS_MAX):
-                asked = {"group_id": group_id, "generation_id": generation_id, "member_id": member_id}
-                answer = await connection.ask("Heartbeat", 2, **asked)
+                request = {"group_id": group_id, "generation_id": generation_id, "member_id": member_id}
+                answer = await connection.ask("Heartbeat", 2, **request)
                 if answer["error_code"] in _ACCEPTED:
                     return generation_id
         finally:

@@ -33,10 +33,10 @@ def empty(group: Crew, admin: Any) -> None:
     """Close its consumers, and remove them."""
     for consumer in list(group.consumers):
         group.close(consumer)
-    told = admin.remove_group_members(
+    reported = admin.remove_group_members(
         group.group_id, [MemberToRemove(group_instance_id=name, reason="scaled in") for name in ("a", "b")]
     )
-    assert set(told.values()) == {kafka.errors.NoError}
+    assert set(reported.values()) == {kafka.errors.NoError}
 
 
 @pytest.fixture
@@ -69,9 +69,13 @@ def test_librdkafka_administers_a_group(group: Crew, librdkafka: AdminClient, ka
     CH7).
     """
     (described,) = librdkafka.describe_consumer_groups([group.group_id]).values()
-    told = described.result(timeout=30)
-    assert (told.state.name, told.partition_assignor, told.is_simple_consumer_group) == ("STABLE", "range", False)
-    shares = {member.group_instance_id: len(member.assignment.topic_partitions) for member in told.members}
+    reported = described.result(timeout=30)
+    assert (reported.state.name, reported.partition_assignor, reported.is_simple_consumer_group) == (
+        "STABLE",
+        "range",
+        False,
+    )
+    shares = {member.group_instance_id: len(member.assignment.topic_partitions) for member in reported.members}
     assert shares == {"a": 3, "b": 3}
     listed = librdkafka.list_consumer_groups().result(timeout=30)
     assert group.group_id in {each.group_id for each in listed.valid}
@@ -95,11 +99,11 @@ def test_kafka_python_administers_a_group(group: Crew, kafka_python: Any) -> Non
     group.consumers[0].commit(0, 5)
     deleted = kafka_python.delete_group_offsets(group.group_id, [partition])
     assert deleted == {partition: kafka.errors.GroupSubscribedToTopicError}
-    told = kafka_python.remove_group_members(
+    reported = kafka_python.remove_group_members(
         group.group_id,
         [MemberToRemove(group_instance_id="nobody"), MemberToRemove(member_id="nobody either")],
     )
-    assert told == {"nobody": kafka.errors.UnknownMemberIdError, "nobody either": kafka.errors.UnknownMemberIdError}
+    assert reported == {"nobody": kafka.errors.UnknownMemberIdError, "nobody either": kafka.errors.UnknownMemberIdError}
     empty(group, kafka_python)
     assert kafka_python.delete_group_offsets(group.group_id, [partition]) == {partition: kafka.errors.NoError}
     assert kafka_python.delete_groups([group.group_id]) == {group.group_id: "OK"}

@@ -30,8 +30,8 @@ def test_a_consumer_waits_for_data(library: type[RunningConsumer]) -> None:
 
 def test_a_producer_gets_the_reason(muster: MusterProcess) -> None:
     """At once, not after its own timeout."""
-    told: list[confluent_kafka.KafkaError | None] = []
+    reported: list[confluent_kafka.KafkaError | None] = []
     producer = confluent_kafka.Producer({"bootstrap.servers": muster.bootstrap, "log_level": 0})
-    producer.produce(TOPIC, b"value", partition=0, on_delivery=lambda error, _message: told.append(error))
+    producer.produce(TOPIC, b"value", partition=0, on_delivery=lambda error, _message: reported.append(error))
     assert producer.flush(30) == 0
-    assert [error and error.code() for error in told] == [confluent_kafka.KafkaError.POLICY_VIOLATION]
+    assert [error and error.code() for error in reported] == [confluent_kafka.KafkaError.POLICY_VIOLATION]

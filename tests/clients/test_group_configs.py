@@ -62,13 +62,13 @@ def test_kafka_configs_sets_shows_and_deletes(muster: MusterProcess, group_id: s
         muster, *group, "--alter", "--add-config", f"{TIMEOUT}=60000,members.registered=[web-3,web-4]"
     )
     assert added.strip() == f"Completed updating config for group {group_id}."
-    told = dynamic_configs(kafka_configs(muster, *group, "--describe"))
-    assert told == {TIMEOUT: "60000", "members.registered": "web-3,web-4"}
+    reported = dynamic_configs(kafka_configs(muster, *group, "--describe"))
+    assert reported == {TIMEOUT: "60000", "members.registered": "web-3,web-4"}
     kafka_configs(muster, *group, "--alter", "--delete-config", "members.registered")
     printed = kafka_configs(muster, *group, "--describe", "--all")
-    told = dynamic_configs(printed)
-    assert told.keys() == GROUP_CONFIGS.keys()
-    assert (told[TIMEOUT], told["members.registered"], told["target.group.size"]) == ("60000", "", "null")
+    reported = dynamic_configs(printed)
+    assert reported.keys() == GROUP_CONFIGS.keys()
+    assert (reported[TIMEOUT], reported["members.registered"], reported["target.group.size"]) == ("60000", "", "null")
     assert f"synonyms={{DYNAMIC_GROUP_CONFIG:{TIMEOUT}=60000, DEFAULT_CONFIG:{TIMEOUT}=300000}}" in printed
 
 
@@ -139,10 +139,10 @@ def test_confluent_kafka_alters_and_describes(muster: MusterProcess, group_id: s
     assert confluent.is_set()["members.registered"] == "web-3,web-4"
     confluent.alter((op.SUBTRACT, "members.registered", "web-3"), (op.DELETE, TIMEOUT, None))
     assert confluent.is_set() == {"members.registered": "web-4"}
-    told = confluent.told()
-    assert told.keys() == GROUP_CONFIGS.keys()
-    assert told[TIMEOUT] == ("300000", ConfigSource.DEFAULT_CONFIG)
-    assert told["target.group.size"] == (None, ConfigSource.DEFAULT_CONFIG)
+    found = confluent.told()
+    assert found.keys() == GROUP_CONFIGS.keys()
+    assert found[TIMEOUT] == ("300000", ConfigSource.DEFAULT_CONFIG)
+    assert found["target.group.size"] == (None, ConfigSource.DEFAULT_CONFIG)
 
     error, message = confluent.refused((op.SET, TIMEOUT, "1000"), (op.APPEND, "members.registered", "web-1"))
     assert error == "DUPLICATE_RESOURCE"
@@ -178,16 +178,16 @@ def group_resource(group_id: str, configs: Any = None) -> Any:
 
 def values(kafka_python: Any, group_id: str) -> dict[str, str]:
     """The configs set for the group."""
-    told = kafka_python.describe_configs([group_resource(group_id)])["group"][group_id]
-    assert {entry["config_source"] for entry in told.values()} <= {"DYNAMIC_GROUP_CONFIG"}
-    return {name: entry["value"] for name, entry in told.items()}
+    reported = kafka_python.describe_configs([group_resource(group_id)])["group"][group_id]
+    assert {entry["config_source"] for entry in reported.values()} <= {"DYNAMIC_GROUP_CONFIG"}
+    return {name: entry["value"] for name, entry in reported.items()}
 
 
 def test_kafka_python_alters_describes_and_resets(kafka_python: Any, group_id: str) -> None:
     """Each group has its own result."""
     changes = {TIMEOUT: "60000", "members.registered": ("APPEND", "web-3,web-4")}
-    asked = [group_resource(group_id, changes), group_resource("it-never-was", {TIMEOUT: "60000"})]
-    answered = kafka_python.alter_configs(asked)["group"]
+    requested = [group_resource(group_id, changes), group_resource("it-never-was", {TIMEOUT: "60000"})]
+    answered = kafka_python.alter_configs(requested)["group"]
     assert answered[group_id] == "OK"
     assert "GroupIdNotFoundError" in answered["it-never-was"]
     assert values(kafka_python, group_id) == {TIMEOUT: "60000", "members.registered": "web-3,web-4"}
@@ -199,9 +199,9 @@ def test_kafka_python_alters_describes_and_resets(kafka_python: Any, group_id: s
 
 def test_kafka_python_lists_the_members_on_request(kafka_python: Any, group_id: str) -> None:
     """It is the only one of these that can request a config by name."""
-    told = kafka_python.describe_configs([group_resource(group_id, ["members"])])["group"][group_id]["members"]
-    assert told["read_only"]
-    members = msgspec.json.decode(told["value"])
+    reported = kafka_python.describe_configs([group_resource(group_id, ["members"])])["group"][group_id]["members"]
+    assert reported["read_only"]
+    members = msgspec.json.decode(reported["value"])
     assert {each["group_instance_id"]: each["standing"] for each in members} == {"web-1": "Active", "web-2": "Active"}
     assert [each["client_id"] for each in members] == ["shop", "shop"]
 

@@ -52,8 +52,8 @@ def verifiable(muster: MusterProcess, group_id: str, *more: str) -> Any:
 
 def partitions(line: ToolLine, event: str) -> set[int]:
     """The line's partitions, if it is about this event."""
-    told = line.event.get("partitions", []) if line.event.get("name") == event else []
-    return {each["partition"] for each in told}
+    reported = line.event.get("partitions", []) if line.event.get("name") == event else []
+    return {each["partition"] for each in reported}
 
 
 def history(log: str, group_id: str) -> list[GroupEvent | MemberEvent]:

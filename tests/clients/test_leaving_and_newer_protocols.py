@@ -46,8 +46,8 @@ def test_s17_kafka_python_stays_when_it_is_closed(muster: MusterProcess) -> None
 def test_s20_a_java_consumer_gets_a_message_that_the_newer_protocol_is_unsupported(muster: MusterProcess) -> None:
     """It must end and name the setting, and create no group."""
     newer = ("--command-property", "group.protocol=consumer", "--timeout-ms", "10000")
-    asked = ("--bootstrap-server", muster.bootstrap, "--topic", TOPIC, "--group", "s20")
-    done = run_tool(JavaTool.CONSOLE_CONSUMER, *asked, *newer)
+    arguments = ("--bootstrap-server", muster.bootstrap, "--topic", TOPIC, "--group", "s20")
+    done = run_tool(JavaTool.CONSOLE_CONSUMER, *arguments, *newer)
     assert "Set group.protocol=classic" in done.stderr
     assert described(muster.bootstrap, "s20")["group_state"] == "Dead"
 
@@ -56,13 +56,13 @@ def test_s20_a_java_consumer_gets_a_message_that_the_newer_protocol_is_unsupport
 def test_s20_librdkafka_does_not_join_by_the_newer_protocol(muster: MusterProcess) -> None:
     """It stays silent and waits, as with any broker without the protocol: no group may be affected."""
     config = {"bootstrap.servers": muster.bootstrap, "group.id": "s20-c", "group.protocol": "consumer", "log_level": 0}
-    before = asked_for(muster, "FindCoordinator")
+    before = request_count(muster, "FindCoordinator")
     with closing(confluent_kafka.Consumer(config)) as consumer:
         consumer.subscribe([TOPIC])
 
         def has_looked_for_its_coordinator() -> bool:
             consumer.poll(0.05)
-            return asked_for(muster, "FindCoordinator") >= before + 3
+            return request_count(muster, "FindCoordinator") >= before + 3
 
         until_so(has_looked_for_its_coordinator, lambda: muster.asked("/metrics"))
         assert consumer.assignment() == []
@@ -70,7 +70,7 @@ def test_s20_librdkafka_does_not_join_by_the_newer_protocol(muster: MusterProces
     assert 'muster_protocol_errors_total{fault="unknown-api"} 0.0' in muster.asked("/metrics")
 
 
-def asked_for(muster: MusterProcess, api: str) -> float:
+def request_count(muster: MusterProcess, api: str) -> float:
     """The number of requests of this API."""
     lines = [line for line in muster.asked("/metrics").splitlines() if line.startswith("muster_requests_total{")]
     return sum(float(line.split()[1]) for line in lines if f'api="{api}"' in line)

@@ -25,11 +25,11 @@ LONG_MS = 600_000
 def ask(group: Crew, question: Callable[[GroupAdmin], Awaitable[T]]) -> T:
     """Send a request as an administrator."""
 
-    async def asked() -> T:
+    async def requested() -> T:
         async with GroupAdmin(group.bootstrap) as admin:
             return await question(admin)
 
-    return asyncio.run(asked())
+    return asyncio.run(requested())
 
 
 def standings(group: Crew) -> Counter[Standing]:

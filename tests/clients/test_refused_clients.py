@@ -46,7 +46,7 @@ def configured(
     return type(library.__name__, (library,), changed)
 
 
-def told(muster: MusterProcess, group_id: str) -> list[dict[str, Any]]:
+def why_incidents(muster: MusterProcess, group_id: str) -> list[dict[str, Any]]:
     """The incidents of the group that `why` shows."""
     answer = run_muster("replay", "why", group_id, "--all", "--format", "jsonl", "--log", muster.log)
     assert answer.returncode == 0, answer.stderr
@@ -82,7 +82,7 @@ def test_a_client_with_another_assignor_is_reported_in_the_log_and_by_why(
     first.close()
     assert [each.name for each in threading.enumerate() if each.name.startswith("kafka-io-")] == []
     assert (line["offers"], line["all_members_have"]) == (["roundrobin"], ["range"])
-    (refused,) = [each for each in told(muster, group_id) if each["kind"] == "refused"]
+    (refused,) = [each for each in why_incidents(muster, group_id) if each["kind"] == "refused"]
     assert "it offered roundrobin, and all members of the group have range" in refused["headline"]
     assert [each["client_id"] for each in refused["culprits"]] == [line["client_id"]]
 
@@ -95,7 +95,7 @@ def test_a_client_with_a_session_timeout_that_is_not_allowed_has_a_history_witho
     line = until_refused(muster, group_id)
     consumer.end()
     assert line["session_timeout_ms"] == HALF_AN_HOUR_MORE
-    (refused,) = told(muster, group_id)
+    (refused,) = why_incidents(muster, group_id)
     assert refused["kind"] == "refused"
     assert "it asked for a session timeout of 60 min, which is outside of group.min." in refused["headline"]
     assert "existed only to record the refusal" in history(muster, group_id)
@@ -133,7 +133,7 @@ def test_a_static_client_that_returns_with_another_topic_is_reported_as_unconsum
         both = configured(library, {}, ("orders", "payments"))
         two = both(muster.bootstrap, "orders-group", "orders", instance="two").start()
         until_so(lambda: two.assignments > 0, lambda: repr(two.error))
-        unassigned = [each for each in told(muster, "orders-group") if each["kind"] == "unassigned-topic"]
+        unassigned = [each for each in why_incidents(muster, "orders-group") if each["kind"] == "unassigned-topic"]
         assert ["payments is assigned to no member so far" in each["headline"] for each in unassigned] == [True]
         assert [each["group_instance_id"] for each in unassigned[0]["culprits"]] == ["two"]
         two.close()

@@ -43,12 +43,12 @@ until_shared = partial(sharing_processes.until_shared, partitions=LOG_PARTITIONS
 @contextmanager
 def crews_of_all(processes: list[MusterProcess], library: type[RunningConsumer]) -> Iterator[list[Crew]]:
     """A stable group of two consumers at each process, although all of them only know the first process."""
-    asked = processes[0]
+    requested = processes[0]
     with ExitStack() as stack:
         groups: dict[str, Crew] = {}
         while len(groups) < len(processes):
-            group = stack.enter_context(crew(asked, library))
-            coordinator = coordinator_of(asked.bootstrap, group.group_id)
+            group = stack.enter_context(crew(requested, library))
+            coordinator = coordinator_of(requested.bootstrap, group.group_id)
             assert {coordinator_of(each.bootstrap, group.group_id) for each in processes} == {coordinator}
             groups.setdefault(coordinator, group)
         assert set(groups) == {each.bootstrap for each in processes}
@@ -60,9 +60,9 @@ def crews_of_all(processes: list[MusterProcess], library: type[RunningConsumer])
         yield list(groups.values())
 
 
-def states(groups: list[Crew], asked: MusterProcess) -> list[object]:
+def states(groups: list[Crew], requested: MusterProcess) -> list[object]:
     """Everything that must not change for clients: the state, the members and their shares."""
-    seen = [described(asked.bootstrap, group.group_id) for group in groups]
+    seen = [described(requested.bootstrap, group.group_id) for group in groups]
     return [
         (each["group_state"], sorted((member["member_id"], member["member_assignment"]) for member in each["members"]))
         for each in seen

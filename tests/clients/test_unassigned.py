@@ -10,7 +10,7 @@ import pytest
 
 from muster.admin import GroupAdmin
 from tests.clients.consumers import Aiokafka, Confluent, KafkaPython, RunningConsumer
-from tests.clients.test_refused_clients import configured, told
+from tests.clients.test_refused_clients import configured, why_incidents
 from tests.muster_process import MusterProcess, running_muster, sqlite_log
 from tests.waiting import until_so
 
@@ -48,7 +48,7 @@ def configure(muster: MusterProcess) -> None:
 
 
 def incidents(muster: MusterProcess, kind: str) -> list[str]:
-    return [each["headline"] for each in told(muster, GROUP) if each["kind"] == kind]
+    return [each["headline"] for each in why_incidents(muster, GROUP) if each["kind"] == kind]
 
 
 def grown_topic(directory: Path, library: type[RunningConsumer]) -> None:

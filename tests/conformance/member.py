@@ -59,8 +59,8 @@ class Run(Protocol):
 class Reply:
     """A pending response. Awaiting it writes request and response into the transcript."""
 
-    def __init__(self, transcript: Transcript, who: str, pending: Pending, asked: Mapping[str, Any]) -> None:
-        self._transcript, self._who, self._pending, self._asked = transcript, who, pending, asked
+    def __init__(self, transcript: Transcript, who: str, pending: Pending, requested: Mapping[str, Any]) -> None:
+        self._transcript, self._who, self._pending, self._asked = transcript, who, pending, requested
         self.when_answered: Callable[[Fields], None] = lambda _: None
 
     def __await__(self) -> Generator[Any, None, Fields]:
@@ -122,10 +122,10 @@ class Member:
         """An entry of a LeaveGroup."""
         return self.member_id, self.instance
 
-    def ask(self, api: str, asked: Mapping[str, Any], *, version: int | None = None, **body: Any) -> Reply:
+    def ask(self, api: str, requested: Mapping[str, Any], *, version: int | None = None, **body: Any) -> Reply:
         """Send a request; the transcript shows `asked`; `version` overrides the era's."""
         version = version_in(self._run.era, api) if version is None else version
-        return Reply(self._run.transcript, self.who, self.connection.send(api, version, **body), asked)
+        return Reply(self._run.transcript, self.who, self.connection.send(api, version, **body), requested)
 
     def hang_up(self) -> None:
         """Close the connection."""
@@ -198,14 +198,14 @@ class Member:
         return self._leave((), {"members": []}, None)
 
     def _leave(
-        self, members: Iterable[tuple[str, str | None]], asked: Mapping[str, Any], group_id: str | None
+        self, members: Iterable[tuple[str, str | None]], requested: Mapping[str, Any], group_id: str | None
     ) -> Reply:
         entries = [
             {"member_id": member_id, "group_instance_id": instance, "reason": "done"} for member_id, instance in members
         ]
         return self.ask(
             "LeaveGroup",
-            asked,
+            requested,
             group_id=self._run.group_id if group_id is None else group_id,
             member_id=entries[0]["member_id"] if entries else "",
             members=entries,
@@ -241,8 +241,8 @@ class Member:
             }
             for topic, partitions in by_topic(offsets).items()
         ]
-        asked = {"offsets": [f"{topic}:{partition}={of}" for (topic, partition), of in offsets.items()], **other}
-        return self.ask("OffsetCommit", asked, version=version, topics=topics, **fields | other)
+        request = {"offsets": [f"{topic}:{partition}={of}" for (topic, partition), of in offsets.items()], **other}
+        return self.ask("OffsetCommit", request, version=version, topics=topics, **fields | other)
 
     def commit_as_nobody(self, offsets: Offsets | None = None, **other: Any) -> Reply:
         """OffsetCommit like tools and consumers without a group: no generation, no member."""

@@ -29,16 +29,16 @@ async def passed(stage: Stage, duration_ms: int, *meanwhile: Ask) -> None:
     join = clock.join("", group_id=group_id)
     if (await join.quietly())["error_code"] == 79:
         await clock.join(group_id=group_id).quietly()
-    codes = await asked_until(stage.until(group_id=group_id, state="Empty"), *meanwhile)
+    codes = await repeat_until(stage.until(group_id=group_id, state="Empty"), *meanwhile)
     stage.transcript.note(f"({duration_ms} ms passed; answered meanwhile: {codes})")
 
 
-async def asked_until(end: Awaitable[Any], *asked: Ask) -> list[list[int]]:
+async def repeat_until(end: Awaitable[Any], *requested: Ask) -> list[list[int]]:
     """Repeat the requests until `end` is done; return the error codes of each. Raises what `end` raises."""
     ending = asyncio.ensure_future(end)
-    codes: list[set[int]] = [set() for _ in asked]
+    codes: list[set[int]] = [set() for _ in requested]
     while not ending.done():
-        for ask, seen in zip(asked, codes, strict=True):
+        for ask, seen in zip(requested, codes, strict=True):
             seen.update(_codes(await ask().quietly()))
         await asyncio.wait({ending}, timeout=ASKED_EVERY_S)
     await ending

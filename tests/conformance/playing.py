@@ -67,8 +67,8 @@ async def _played(script: Script, server: Server, era: Era, places: asyncio.Sema
             stage.end()
         except (AssertionError, OSError) as error:
             where = f"{script.name} on {'Kafka' if server.is_kafka else 'Muster'}, in era {era}"
-            told = "\n".join(stage.transcript.lines)
-            failure = f"{where}: {''.join(format_exception(error))}\nafter\n{told}"
+            text = "\n".join(stage.transcript.lines)
+            failure = f"{where}: {''.join(format_exception(error))}\nafter\n{text}"
         finally:
             stage.hang_up()
     return Played(stage.transcript, failure)

@@ -162,10 +162,10 @@ class Stage:
         """
         groups = list(group_ids or (self.group_id,))
         topics = None if every else [self._to_fetch(*each) for each in by_topic(partitions).items()]
-        asked = {"groups": groups, "partitions": "all" if every else [f"{t}:{p}" for t, p in partitions]}
+        request = {"groups": groups, "partitions": "all" if every else [f"{t}:{p}" for t, p in partitions]}
         return await self._ask(
             "OffsetFetch",
-            asked,
+            request,
             version=version,
             group_id=groups[0],
             topics=topics,
@@ -185,17 +185,17 @@ class Stage:
             {"name": topic, "partitions": [{"partition_index": each} for each in indexes]}
             for topic, indexes in by_topic(partitions).items()
         ]
-        asked = {"partitions": [f"{t}:{p}" for t, p in partitions]}
+        request = {"partitions": [f"{t}:{p}" for t, p in partitions]}
         group_id = self.group_id if group_id is None else group_id
-        return await self._ask("OffsetDelete", asked, group_id=group_id, topics=topics)
+        return await self._ask("OffsetDelete", request, group_id=group_id, topics=topics)
 
-    async def _ask(self, api: str, asked: Mapping[str, Any], *, version: int | None = None, **body: Any) -> Fields:
-        return await (await self._send(api, asked, version=version, **body))
+    async def _ask(self, api: str, requested: Mapping[str, Any], *, version: int | None = None, **body: Any) -> Fields:
+        return await (await self._send(api, requested, version=version, **body))
 
-    async def _send(self, api: str, asked: Mapping[str, Any], *, version: int | None = None, **body: Any) -> Reply:
+    async def _send(self, api: str, requested: Mapping[str, Any], *, version: int | None = None, **body: Any) -> Reply:
         watch = await self._watching()
         version = version_in(self.era, api) if version is None else version
-        return Reply(self.transcript, "admin", watch.send(api, version, **body), asked)
+        return Reply(self.transcript, "admin", watch.send(api, version, **body), requested)
 
     async def _watching(self) -> Connection:
         if self._watch is None:
@@ -228,8 +228,8 @@ class Stage:
             look_in_s = min(1.5 * look_in_s, LOOK_AT_LAST_EVERY_S)
 
     async def _described(self, watch: Connection, group_id: str | None = None) -> Fields:
-        asked = {"groups": [group_id or self.group_id], "include_authorized_operations": False}
-        group: Fields = (await watch.ask("DescribeGroups", 5, **asked))["groups"][0]
+        request = {"groups": [group_id or self.group_id], "include_authorized_operations": False}
+        group: Fields = (await watch.ask("DescribeGroups", 5, **request))["groups"][0]
         return group
 
     async def heard(self) -> None:

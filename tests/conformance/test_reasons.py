@@ -257,7 +257,7 @@ class Both(msgspec.Struct, frozen=True):
 
 
 @pytest.fixture(scope="module")
-def told(restartable_kafka: RestartableBroker, tmp_path_factory: pytest.TempPathFactory) -> Sequence[Both]:
+def stories(restartable_kafka: RestartableBroker, tmp_path_factory: pytest.TempPathFactory) -> Sequence[Both]:
     """The results of each story."""
     directory: Path = tmp_path_factory.mktemp("reasons")
     url = sqlite_log(directory)
@@ -284,9 +284,9 @@ def told(restartable_kafka: RestartableBroker, tmp_path_factory: pytest.TempPath
 
 
 @pytest.mark.parametrize("number", range(len(STORIES)), ids=[story.play.__name__ for story in STORIES])
-def test_both_servers_give_the_same_reasons(number: int, told: Sequence[Both]) -> None:
+def test_both_servers_give_the_same_reasons(number: int, stories: Sequence[Both]) -> None:
     """In number, kind and member."""
-    both = told[number]
+    both = stories[number]
     causes = [event.why.cause for event in both.started]
     assert len(both.reasons) == len(causes), (both.reasons, causes)
     for reason, cause in zip(both.reasons, causes, strict=True):

@@ -84,7 +84,7 @@ async def an_id_that_was_handed_out_is_forgotten(stage: Stage, reload: Reload) -
     await a.heartbeat()
 
 
-async def who_had_not_synced_is_left_to_its_session(stage: Stage, reload: Reload) -> None:
+async def an_unsynced_member_is_left_to_its_session(stage: Stage, reload: Reload) -> None:
     """SX8: there is no sync timer any more."""
     a, b = await stage.members("a", "b", rebalance_ms=2 * SHORT_MS)
     await stage.form(a)
@@ -139,7 +139,7 @@ async def a_deleted_group_stays_deleted(stage: Stage, reload: Reload) -> None:
     await a.heartbeat()
 
 
-async def a_group_that_was_only_asked_for(stage: Stage, reload: Reload) -> None:
+async def a_group_that_was_only_described(stage: Stage, reload: Reload) -> None:
     """DV2: the join that only yielded an id stored it; a group in generation 0 can be deleted."""
     a = await stage.member("a")
     await a.join("")
@@ -200,11 +200,11 @@ SCENARIOS: Sequence[Scenario] = (
     members_that_are_gone_expire,
     a_process_that_was_replaced_stays_fenced,
     an_id_that_was_handed_out_is_forgotten,
-    who_had_not_synced_is_left_to_its_session,
+    an_unsynced_member_is_left_to_its_session,
     an_empty_group_keeps_its_generation,
     offsets_make_a_group,
     a_deleted_group_stays_deleted,
-    a_group_that_was_only_asked_for,
+    a_group_that_was_only_described,
     a_join_phase_in_flight,
     a_sync_phase_in_flight,
     a_follower_with_several_protocols_joins_again,

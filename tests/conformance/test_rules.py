@@ -97,7 +97,7 @@ def test_a_test_that_is_not_there_is_noticed(test: str) -> None:
 def test_the_table_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
     """The sum; one section; every rule; and an unknown section."""
     assert main([]) == main(["JS"]) == main(["--all"]) == 0
-    told = capsys.readouterr().out
-    assert all(text in told for text in ("505 rules", "JS7", "CH8"))
+    output = capsys.readouterr().out
+    assert all(text in output for text in ("505 rules", "JS7", "CH8"))
     assert main(["XY"]) == 2
     assert "no section 'XY'" in capsys.readouterr().err

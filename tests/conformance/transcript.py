@@ -44,10 +44,10 @@ class Transcript:
         """Add a line that is no request."""
         self._unsettled.append(lambda: [text])
 
-    def exchanged(self, who: str, what: str, asked: Mapping[str, Any], answered: Any) -> None:
+    def exchanged(self, who: str, what: str, requested: Mapping[str, Any], answered: Any) -> None:
         """A request and its result, in the order in which the responses were awaited."""
         self._unsettled.append(
-            lambda: [f"{who}: {what}{self._arguments(asked)}", *_lines(self._named(answered, ordered=what))]
+            lambda: [f"{who}: {what}{self._arguments(requested)}", *_lines(self._named(answered, ordered=what))]
         )
 
     def settle(self) -> None:
@@ -61,8 +61,8 @@ class Transcript:
         self.settle()
         return self._lines
 
-    def _arguments(self, asked: Mapping[str, Any]) -> str:
-        return "".join(f" {key}={self._named(value)!r}" for key, value in asked.items())
+    def _arguments(self, requested: Mapping[str, Any]) -> str:
+        return "".join(f" {key}={self._named(value)!r}" for key, value in requested.items())
 
     def _named(self, value: Any, key: str = "", *, ordered: str = "") -> Any:
         if isinstance(value, Mapping):

@@ -30,11 +30,11 @@ async def _form(bootstrap: str, group_id: str, instances: Sequence[str | None]) 
             joining.append(connection.send("JoinGroup", version, **body))
         joined = [await each.get() for each in joining]
         syncing = [
-            connection.send("SyncGroup", 4, **sync_body(told, group_id=group_id))
-            for connection, told in zip(connections, joined, strict=True)
+            connection.send("SyncGroup", 4, **sync_body(reported, group_id=group_id))
+            for connection, reported in zip(connections, joined, strict=True)
         ]
         assert [(await each.get())["error_code"] for each in syncing] == [0] * len(instances)
-        return [told["member_id"] for told in joined]
+        return [reported["member_id"] for reported in joined]
     finally:
         for connection in connections:
             connection.close()

@@ -73,7 +73,12 @@ class Exchange:
         self.answers: list[bytes | ProtocolError] = []
         self.frame = frame(name, version, **body)
         self.cancel: Cancel | None = dispatch(
-            self.frame, apis=apis, service=service, peer=PEER, answer=told(self.answers), keep_ticket=keep_ticket
+            self.frame,
+            apis=apis,
+            service=service,
+            peer=PEER,
+            answer=keep_response(self.answers),
+            keep_ticket=keep_ticket,
         )
 
     @property
@@ -83,7 +88,7 @@ class Exchange:
         return parse(self.name, self.version, answered)
 
 
-def told(answers: list[bytes | ProtocolError]) -> Callable[[Answered], None]:
+def keep_response(answers: list[bytes | ProtocolError]) -> Callable[[Answered], None]:
     """Keep each response in one piece."""
 
     def keep(answered: Answered) -> None:

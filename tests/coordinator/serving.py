@@ -154,9 +154,9 @@ def heartbeat_body(joined: Mapping[str, Any], *, instance: str | None = None, **
 
 async def enter(connection: Connection, version: int, *, instance: str | None = None, **changed: Any) -> Fields:
     """JoinGroup, repeated with the returned member id if one is required (KIP-394)."""
-    told = await connection.ask("JoinGroup", version, **join_body(instance=instance, **changed))
-    if told["error_code"] == 79:
-        body = join_body(told["member_id"], instance=instance, **changed)
-        told = await connection.ask("JoinGroup", version, **body)
-    assert told["error_code"] == 0, told
-    return told
+    response = await connection.ask("JoinGroup", version, **join_body(instance=instance, **changed))
+    if response["error_code"] == 79:
+        body = join_body(response["member_id"], instance=instance, **changed)
+        response = await connection.ask("JoinGroup", version, **body)
+    assert response["error_code"] == 0, response
+    return response

@@ -58,7 +58,7 @@ async def test_a_failed_check_is_logged_once_and_repeated() -> None:
     """For any error in the response; a repeated one is not logged again."""
     odd, denied = OddAnswer("of another topic"), LogMismatch("min.insync.replicas='x', which is not a number")
     watch = LogSettingsWatch(Watched(odd, odd, denied, ["it is deleted"], odd, []), "events")
-    with structlog.testing.capture_logs() as told:
+    with structlog.testing.capture_logs() as reported:
         for _ in range(6):
             await watch.check()
-    assert [line.get("reason") for line in told] == [str(odd), str(denied), "it is deleted", str(odd), None]
+    assert [line.get("reason") for line in reported] == [str(odd), str(denied), "it is deleted", str(odd), None]

@@ -64,18 +64,18 @@ async def test_more_clients_than_files_leave_the_side_door_open(tmp_path: Path) 
         host, _, port = events["serving"]["listen"].rpartition(":")
         clients = [await asyncio.open_connection(host, int(port)) for _ in range(OPEN_FILES + 100)]
         metrics = events["metrics"]["listen"]
-        assert await asyncio.to_thread(asked, f"http://{metrics}/healthz") == "ok\n"
+        assert await asyncio.to_thread(fetch, f"http://{metrics}/healthz") == "ok\n"
         async with asyncio.timeout(WITHIN_S):  # the last ones may not have been accepted yet
             text = ""
             while f"muster_connections {FITTING}.0" not in text:
-                text = await asyncio.to_thread(asked, f"http://{metrics}/metrics")
+                text = await asyncio.to_thread(fetch, f"http://{metrics}/metrics")
         for _, writer in clients:
             writer.close()
     lowered = events["serving fewer connections than --connections-max: the limit of open files is too low"]
     assert (lowered["connections_max"], lowered["served"], lowered["open_files_max"]) == (10_000, FITTING, OPEN_FILES)
 
 
-def asked(url: str) -> str:
+def fetch(url: str) -> str:
     with urllib.request.urlopen(url, timeout=WITHIN_S) as answer:
         text: str = answer.read().decode()
     return text

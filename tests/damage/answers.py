@@ -48,7 +48,7 @@ class Answer(msgspec.Struct, frozen=True):
     error: BaseException | None
 
 
-def asked(command: Sequence[str], folder: Path) -> Answer:
+def answer_of(command: Sequence[str], folder: Path) -> Answer:
     """The answer to a command on the folder's log, without the folder's name."""
     result = CliRunner().invoke(app, [*command, "--log", f"sqlite:///{folder / 'muster.db'}"], env=ENV)
     error = None if isinstance(result.exception, SystemExit) else result.exception
@@ -85,7 +85,9 @@ def play(seeds: Iterable[int]) -> Counter[str]:
     """Damage a log for each seed, and ask all commands; returns how often they ended how. Raises BadAnswer."""
     outcomes = Counter[str]()
     with whole_logs() as folders:
-        whole = {(state, command): asked(command, folder) for state, folder in folders.items() for command in COMMANDS}
+        whole = {
+            (state, command): answer_of(command, folder) for state, folder in folders.items() for command in COMMANDS
+        }
         for seed in seeds:
             rng = random.Random(seed)
             state = rng.choice(sorted(folders))
@@ -94,10 +96,10 @@ def play(seeds: Iterable[int]) -> Counter[str]:
                 _copy(folders[state], folder)
                 file, done = damage(rng, sorted(folder.glob("muster.db*")))
                 for command in COMMANDS:
-                    answer = asked(command, folder)
+                    answer = answer_of(command, folder)
                     if wrong := _wrong(answer, whole[state, command], is_unseen=done in UNSEEN):
-                        told = f"seed {seed}, {file} {done}, {' '.join(command)}: {wrong}"
-                        raise BadAnswer(f"{told}\n{answer.stdout}{answer.stderr}") from answer.error
+                        text = f"seed {seed}, {file} {done}, {' '.join(command)}: {wrong}"
+                        raise BadAnswer(f"{text}\n{answer.stdout}{answer.stderr}") from answer.error
                     outcomes[f"exit code {answer.exit_code}"] += 1
     return outcomes
 

@@ -119,7 +119,7 @@ def plain_environment() -> dict[str, str]:
     return environment | {"PYTHONPATH": str(ROOT), "TERM": "xterm-256color"}
 
 
-def said_on_a_terminal(*options: str, environment: Mapping[str, str]) -> str:
+def terminal_output(*options: str, environment: Mapping[str, str]) -> str:
     """The demo's output on a terminal; for short runs, whose output fits the terminal's buffer."""
     ours, its = pty.openpty()
     try:

@@ -21,16 +21,16 @@ LIVES_ON = "import os, time; print(os.getppid(), os.getpid(), flush=True); time.
 
 async def test_a_child_without_its_leash_ends(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(children, "GONE_WITHIN_S", 0.1)
-    said: list[bytes] = []
+    reported: list[bytes] = []
     heard = asyncio.Event()
 
     def take(line: bytes) -> None:
-        said.append(line)
+        reported.append(line)
         heard.set()
 
     child = await start_child(["-c", LIVES_ON], take_line=take, ended=lambda: None, errors=None)
     await heard.wait()
-    leash, own = map(int, said[0].split())
+    leash, own = map(int, reported[0].split())
     os.kill(leash, signal.SIGKILL)
     await child.end()  # returns when the output has ended, so no process holds it open
     async with asyncio.timeout(ENDED_WITHIN_S):

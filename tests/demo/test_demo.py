@@ -16,7 +16,7 @@ from typing import Any, Final
 
 import pytest
 
-from tests.demo.running import ROOT, Ended, Run, plain_environment, running_demo, said_on_a_terminal
+from tests.demo.running import ROOT, Ended, Run, plain_environment, running_demo, terminal_output
 
 pytestmark = pytest.mark.clients
 
@@ -45,15 +45,15 @@ def whole_run(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Run]:
 
 
 @pytest.fixture(scope="module")
-def told(whole_run: Run) -> Ended:
+def run_output(whole_run: Run) -> Ended:
     """The output of the whole story."""
     return whole_run.ended()
 
 
 @pytest.fixture(scope="module")
-def commands(told: Ended) -> list[list[str]]:
+def commands(run_output: Ended) -> list[list[str]]:
     """The commands that it shows, in shell syntax."""
-    return [shlex.split(match["command"].replace("\\\n", "")) for match in COMMAND.finditer(told.output)]
+    return [shlex.split(match["command"].replace("\\\n", "")) for match in COMMAND.finditer(run_output.output)]
 
 
 def muster(*arguments: str) -> str:
@@ -90,8 +90,8 @@ class TestWhatGoesWrong:
     def test_a_terminal_has_colours_unless_it_wants_none(self, tmp_path: Path) -> None:
         (tmp_path / "muster.db").touch()
         options = ("--keep", str(tmp_path))
-        assert COLOUR.search(said_on_a_terminal(*options, environment={}))
-        assert not COLOUR.search(said_on_a_terminal(*options, environment={"NO_COLOR": "1"}))
+        assert COLOUR.search(terminal_output(*options, environment={}))
+        assert not COLOUR.search(terminal_output(*options, environment={"NO_COLOR": "1"}))
 
     def test_a_member_that_ends_early_fails_the_demo(self, tmp_path: Path) -> None:
         with running_demo("--keep", str(tmp_path / "kept")) as run:
@@ -122,27 +122,27 @@ class TestWhatGoesWrong:
 
 
 class TestWhatItShows:
-    def test_the_demo_runs_as_described(self, told: Ended) -> None:
-        assert (told.exit_code, told.errors) == (0, "")
+    def test_the_demo_runs_as_described(self, run_output: Ended) -> None:
+        assert (run_output.exit_code, run_output.errors) == (0, "")
 
-    def test_each_step_has_its_outcome(self, told: Ended) -> None:
-        seen = [(step["heading"], step["verdict"], int(step["id"])) for step in STEP.finditer(told.output)]
+    def test_each_step_has_its_outcome(self, run_output: Ended) -> None:
+        seen = [(step["heading"], step["verdict"], int(step["id"])) for step in STEP.finditer(run_output.output)]
         assert seen == STEPS
 
-    def test_all_partitions_are_shared_after_each_rebalance(self, told: Ended) -> None:
-        shares = [(match["names"].split(), match["partitions"].split()) for match in SHARES.finditer(told.output)]
+    def test_all_partitions_are_shared_after_each_rebalance(self, run_output: Ended) -> None:
+        shares = [(match["names"].split(), match["partitions"].split()) for match in SHARES.finditer(run_output.output)]
         static = ["billing-0", "billing-1", "billing-2"]
         assert [names for names, _ in shares] == [[*static, "extra-1"], static, [*static, "extra-2"]]
         for _, partitions in shares:
             assert partitions == [str(number) for number in range(12)]
 
-    def test_the_fence_is_named(self, told: Ended) -> None:
-        assert "the older one got FENCED_INSTANCE_ID and ended" in told.output
+    def test_the_fence_is_named(self, run_output: Ended) -> None:
+        assert "the older one got FENCED_INSTANCE_ID and ended" in run_output.output
 
-    def test_there_are_no_colours_without_a_terminal(self, told: Ended) -> None:
-        assert "\x1b" not in told.output
+    def test_there_are_no_colours_without_a_terminal(self, run_output: Ended) -> None:
+        assert "\x1b" not in run_output.output
 
-    def test_nothing_is_left_running(self, told: Ended, whole_run: Run) -> None:
+    def test_nothing_is_left_running(self, run_output: Ended, whole_run: Run) -> None:
         assert whole_run.processes() == []
 
 
@@ -163,14 +163,14 @@ class TestWhatTheLogSays:
         assert culprits(quiet, "deployment") == [static]
         assert sum(each["cost"]["restarts_absorbed"] for each in quiet) == 4
         assert sum("took over" in each["headline"] for each in quiet) == 1
-        chains = [said["text"] for each in quiet for said in each["chain"]]
+        chains = [reported["text"] for each in quiet for reported in each["chain"]]
         assert any("'billing-1' was alive" in text and "fenced" in text for text in chains)
 
-    def test_why_is_shown_as_the_command_prints_it(self, told: Ended, commands: list[list[str]]) -> None:
+    def test_why_is_shown_as_the_command_prints_it(self, run_output: Ended, commands: list[list[str]]) -> None:
         (why,) = (command for command in commands if command[1:3] == ["replay", "why"])
         printed = [line.rstrip() for line in muster(*why[1:]).rstrip().split("\n")]
         assert len(printed) > 40
-        assert "\n".join(printed) in "\n".join(line.rstrip() for line in told.output.split("\n"))
+        assert "\n".join(printed) in "\n".join(line.rstrip() for line in run_output.output.split("\n"))
 
     def test_the_suggested_next_commands_work(self, commands: list[list[str]]) -> None:
         to_go_on = [command for command in commands if "/" in command[0]]

@@ -87,8 +87,8 @@ class Compose:
 
     def incidents(self) -> list[dict[str, Any]]:
         """Incidents of the group, as `muster replay why` in the container prints them."""
-        told = self.run("exec", "-T", "muster", "muster", "replay", "why", "billing", "--all", "--format", "jsonl")
-        return [json.loads(line) for line in told.splitlines()]
+        reported = self.run("exec", "-T", "muster", "muster", "replay", "why", "billing", "--all", "--format", "jsonl")
+        return [json.loads(line) for line in reported.splitlines()]
 
 
 def get(address: str) -> Any:
@@ -97,7 +97,7 @@ def get(address: str) -> Any:
         return json.load(answer)
 
 
-def asked(query: str) -> list[dict[str, Any]]:
+def series(query: str) -> list[dict[str, Any]]:
     """The series that Prometheus has for a query; none while it does not answer."""
     try:
         answer = get("127.0.0.1:9090/api/v1/query?" + urllib.parse.urlencode({"query": query}))
@@ -146,8 +146,8 @@ def compose(engine: docker.DockerClient, tmp_path_factory: pytest.TempPathFactor
 def test_all_that_the_header_promises_is_there_to_see(compose: Compose) -> None:
     """The broker, Muster, the metrics, the dashboard's series, rebalances, and why."""
     assert {"kafka", "muster"} <= compose.healthy()
-    compose.wait_for("Prometheus scrapes Muster", lambda: asked('up{job="muster"} == 1'))
-    compose.wait_for("the group has rebalanced", lambda: asked("sum(muster_rebalances_total) > 0"))
+    compose.wait_for("Prometheus scrapes Muster", lambda: series('up{job="muster"} == 1'))
+    compose.wait_for("the group has rebalanced", lambda: series("sum(muster_rebalances_total) > 0"))
     compose.wait_for("`why` blames each consumer that ends", lambda: blamed(compose) >= ENDINGS)
     for incident in compose.incidents():
         compose.report(f"why: {incident['kind']} ({incident['grade']}): {incident['headline']}")
@@ -170,4 +170,4 @@ def blamed(compose: Compose) -> set[str]:
 
 def with_series() -> list[str]:
     """The dashboard queries that have series now; Prometheus must accept each query."""
-    return [query for query in queries() if asked(filled(query))]
+    return [query for query in queries() if series(filled(query))]

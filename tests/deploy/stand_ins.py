@@ -150,8 +150,8 @@ def _debootstrap(scratch: Path) -> None:
 
 def _mirror() -> str:
     """The mirror that apt takes Debian from."""
-    asked = ("apt-get", "indextargets", "--format", "$(REPO_URI)", "Created-By: Packages", "Origin: Debian")
-    for line in _run(*asked).splitlines():
+    arguments = ("apt-get", "indextargets", "--format", "$(REPO_URI)", "Created-By: Packages", "Origin: Debian")
+    for line in _run(*arguments).splitlines():
         if re.fullmatch(r"\S+/debian/?", line):
             return line
     raise BrokerFailed("apt knows no mirror of Debian, so no base image can be made")

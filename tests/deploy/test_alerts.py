@@ -34,9 +34,9 @@ def panels() -> Iterator[dict[str, Any]]:
 def queries() -> list[str]:
     """All that the dashboard asks for."""
     dashboard = json.loads((DEPLOY / "grafana-dashboard.json").read_text(encoding="utf-8"))
-    asked = [target["expr"] for panel in panels() for target in panel.get("targets", ())]
-    asked += [each["expr"] for each in dashboard["annotations"]["list"]]
-    return asked + [each["query"]["query"] for each in dashboard["templating"]["list"] if each["type"] == "query"]
+    requested = [target["expr"] for panel in panels() for target in panel.get("targets", ())]
+    requested += [each["expr"] for each in dashboard["annotations"]["list"]]
+    return requested + [each["query"]["query"] for each in dashboard["templating"]["list"] if each["type"] == "query"]
 
 
 def names_in(query: str) -> set[str]:
@@ -90,8 +90,8 @@ def test_the_runbook_has_no_alert_that_is_gone() -> None:
 )
 def test_the_runbook_has_a_way_out_of_each_reason_that_a_process_is_not_ready(reason: str) -> None:
     """In the wording of the process."""
-    said = [*(ROOT / "coordinator").rglob("*.py"), *(ROOT / "events").rglob("*.py")]
-    assert any(reason in file.read_text(encoding="utf-8") for file in said)
+    reported = [*(ROOT / "coordinator").rglob("*.py"), *(ROOT / "events").rglob("*.py")]
+    assert any(reason in file.read_text(encoding="utf-8") for file in reported)
     table = RUNBOOK.split("### MusterNotReady\n")[1].split("\n#")[0]
     assert any(reason in row.split("|")[1] for row in table.splitlines() if row.startswith("| "))
 
@@ -157,15 +157,15 @@ def test_the_rules_are_ones_for_prometheus(tmp_path: Path) -> None:
 
 def test_the_rules_behave_as_described(tmp_path: Path) -> None:
     """On series that are made up."""
-    told = (Path(__file__).parent / "rules_test.yml").read_text(encoding="utf-8")
-    (tmp_path / "rules_test.yml").write_text(told.replace("RULES", str(RULES)), encoding="utf-8")
+    reported = (Path(__file__).parent / "rules_test.yml").read_text(encoding="utf-8")
+    (tmp_path / "rules_test.yml").write_text(reported.replace("RULES", str(RULES)), encoding="utf-8")
     promtool("test", "rules", str(tmp_path / "rules_test.yml"))
 
 
 @pytest.mark.parametrize("alert", alerts(), ids=lambda alert: alert["alert"])
 def test_each_alert_is_among_those(alert: dict[str, Any]) -> None:
-    told = (Path(__file__).parent / "rules_test.yml").read_text(encoding="utf-8")
-    assert re.search(rf"\b{alert['alert']}\b", told)
+    reported = (Path(__file__).parent / "rules_test.yml").read_text(encoding="utf-8")
+    assert re.search(rf"\b{alert['alert']}\b", reported)
 
 
 def test_every_query_of_the_dashboard_can_be_parsed(tmp_path: Path) -> None:

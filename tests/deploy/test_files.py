@@ -231,8 +231,8 @@ def test_the_image_is_made_where_an_engine_and_a_base_image_are_there() -> None:
     made = [engine, "build", "--file", str(DEPLOY / "Dockerfile"), "--build-arg", f"BASE_IMAGE={base}", "--quiet", "."]
     done = subprocess.run(made, cwd=ROOT, capture_output=True, text=True, check=False, timeout=280)
     assert done.returncode == 0, done.stderr
-    asked = [engine, "run", "--rm", done.stdout.strip(), "--version"]
-    assert subprocess.run(asked, capture_output=True, text=True, check=True, timeout=60).stdout.startswith("muster ")
+    output = [engine, "run", "--rm", done.stdout.strip(), "--version"]
+    assert subprocess.run(output, capture_output=True, text=True, check=True, timeout=60).stdout.startswith("muster ")
 
 
 # ---- the unit -------------------------------------------------------------------------------------
@@ -248,8 +248,8 @@ def test_the_unit_is_one_for_systemd(tmp_path: Path) -> None:
     done = subprocess.run([tool, "verify", str(file)], capture_output=True, text=True, check=False, timeout=60)
     about = [line for line in (done.stdout + done.stderr).splitlines() if "muster.service" in line]
     assert about == []
-    asked = [tool, "security", "--offline=true", "--threshold=20", str(file)]
-    judged = subprocess.run(asked, capture_output=True, text=True, check=False, timeout=60)
+    arguments = [tool, "security", "--offline=true", "--threshold=20", str(file)]
+    judged = subprocess.run(arguments, capture_output=True, text=True, check=False, timeout=60)
     assert judged.returncode == 0, judged.stdout.splitlines()[-1:]
 
 
@@ -305,8 +305,8 @@ def test_the_owners_of_the_manifests_would_start(tmp_path: Path, peers: Path, mo
     """From their file, with what the pod's name makes of the variables."""
     by_kind = {each["kind"]: each for each in manifests("owners.yaml")}
     file = tmp_path / "muster.toml"
-    (told,) = at(peers, [by_kind["ConfigMap"]["data"]["muster.toml"]])
-    file.write_text(told, encoding="utf-8")
+    (reported,) = at(peers, [by_kind["ConfigMap"]["data"]["muster.toml"]])
+    file.write_text(reported, encoding="utf-8")
     assert "share-partitions" in tomllib.loads(file.read_text(encoding="utf-8"))
     pod = by_kind["StatefulSet"]["spec"]["template"]["spec"]
     (container,) = pod["containers"]

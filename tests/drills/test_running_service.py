@@ -92,9 +92,9 @@ def test_a_service_that_cannot_be_drilled_is_left_alone(options: Mapping[str, st
         Drill("restart", *given({**options, **changed}), "--by", "false", "--yes", directory=tmp_path)
         for changed, _ in cases
     ]
-    for drill, (_, said) in zip(drills, cases, strict=True):
+    for drill, (_, reported) in zip(drills, cases, strict=True):
         assert drill.ended() == 2, drill.errors
-        assert said in drill.errors
+        assert reported in drill.errors
         assert drill.output == ""
 
 

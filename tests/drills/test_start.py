@@ -15,7 +15,7 @@ SERVICE = ("--bootstrap", "127.0.0.1:1", "--log", "kafka://127.0.0.1:1/x", "--to
 
 
 def given(**changes: Any) -> Given:
-    told: dict[str, Any] = {
+    reported: dict[str, Any] = {
         "groups": 7,
         "members": 3,
         "session_timeout": 9_000,
@@ -29,7 +29,7 @@ def given(**changes: Any) -> Given:
         "out": None,
         "form": AnswerFormat.TABLE,
     }
-    return Given(**told | changes)
+    return Given(**reported | changes)
 
 
 def limits(fault: Fault, **changes: Any) -> tuple[int, int, int]:

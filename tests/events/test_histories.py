@@ -30,5 +30,5 @@ def test_recorded_history_has_every_type_of_its_level(level: int) -> None:
 
 def test_story_has_every_type_there_is() -> None:
     """A new type of event has to find its place in the story."""
-    told = {event_type_of(record.value) for record in story() if record.value is not None}
-    assert told == set(EVENT_TYPES)
+    reported = {event_type_of(record.value) for record in story() if record.value is not None}
+    assert reported == set(EVENT_TYPES)

@@ -59,9 +59,9 @@ def resumed(data: bytes, *, of: SnapshotOf = OF, wall_ms: int = AT_END_MS, kept_
 
 def counted_anew(loading: Loading) -> dict[str, object]:
     """The state, without what a reading counts for itself."""
-    told = exact_state(loading)
-    del told["events"], told["strangers"]
-    return told
+    reported = exact_state(loading)
+    del reported["events"], reported["strangers"]
+    return reported
 
 
 @TRIED

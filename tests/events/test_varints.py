@@ -133,9 +133,9 @@ def test_a_block_of_items_is_counted_with_and_without_its_size(items: int) -> No
     content = write_long(7) * items
     untold = write_long(items)
     assert read_amid(read_block_count, untold, content) == 2 * items
-    told = write_long(-items) + write_long(len(content))
-    assert schemaless_reader(io.BytesIO(told + content + b"\x00"), LONGS, None) == [7] * items
-    assert read_amid(read_block_count, told, content) == 2 * items
+    encoded = write_long(-items) + write_long(len(content))
+    assert schemaless_reader(io.BytesIO(encoded + content + b"\x00"), LONGS, None) == [7] * items
+    assert read_amid(read_block_count, encoded, content) == 2 * items
 
 
 @pytest.mark.parametrize("size", [-1, -64, -65, -(2**40)])

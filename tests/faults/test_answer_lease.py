@@ -47,10 +47,10 @@ async def test_a_process_that_was_stopped_and_deposed_accepts_no_heartbeat(
                 assert (await other.ask("Heartbeat", 3, **identity))["error_code"] == NONE
                 # Wait for time itself: the shorter lease has ended, however fast the other process started.
                 await asyncio.sleep(SHORT_LEASE_OVER_S)
-                asked = client.send("Heartbeat", 3, **identity)
+                pending = client.send("Heartbeat", 3, **identity)
                 os.kill(first.pid, signal.SIGCONT)
                 try:
-                    error = (await asked.get())["error_code"]
+                    error = (await pending.get())["error_code"]
                 except ConnectionResetError:
                     error = NOT_COORDINATOR
                 assert error == NONE if accepts else error in {NOT_AVAILABLE, NOT_COORDINATOR}

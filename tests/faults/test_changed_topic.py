@@ -186,8 +186,8 @@ async def test_offsets_of_groups_that_are_newer_than_a_restored_event_topic_are_
     for is_first in (True, False):
         with capture_logs() as lines:
             process = await with_offsets(cluster)
-        told = [line for line in lines if line["event"].startswith("keeping committed offsets")]
-        told_of = [(each["groups"], each["first"], each["log"], each["offsets"]) for each in told]
+        reported = [line for line in lines if line["event"].startswith("keeping committed offsets")]
+        told_of = [(each["groups"], each["first"], each["log"], each["offsets"]) for each in reported]
         assert told_of == ([(1, newer, TOPIC, OFFSETS)] if is_first else [])
         assert not [line for line in lines if "did not write" in line["event"]]
         offsets = {group: process.offsets.committed(group) for group in (process.group_id, newer, deleted)}

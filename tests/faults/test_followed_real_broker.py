@@ -93,7 +93,7 @@ async def test_a_follower_waits_through_whatever_its_broker_does(cluster: Cluste
     cluster.kill(1)
     with following(url, str(night.group_id), tmp_path) as follower:
 
-        async def told(lines: int, what: str) -> str:
+        async def reported(lines: int, what: str) -> str:
             await until(lambda: len(follower.said) == lines, lambda: f"{what}: {follower.said}", within_s=WITHIN_S)
             return follower.said[-1]
 
@@ -101,20 +101,20 @@ async def test_a_follower_waits_through_whatever_its_broker_does(cluster: Cluste
             wanted = list(chain.from_iterable(numbers[: parts[part][1]]))
             await until(lambda: follower.seqs == wanted, lambda: f"{follower.seqs} {follower.said}", within_s=WITHIN_S)
 
-        assert (await told(1, "it is away")).endswith("; waiting for it")
+        assert (await reported(1, "it is away")).endswith("; waiting for it")
         cluster.start(1)
-        assert await told(2, "it is there") == f"{url} answers again"
+        assert await reported(2, "it is there") == f"{url} answers again"
         await shown(0)
         cluster.pause(1)
-        assert (await told(3, "it hangs")) == f"{url} has not answered for 5 s; waiting for it"
+        assert (await reported(3, "it hangs")) == f"{url} has not answered for 5 s; waiting for it"
         cluster.resume(1)
-        assert await told(4, "it goes on") == f"{url} answers again"
+        assert await reported(4, "it goes on") == f"{url} answers again"
         await append(1)
         await shown(1)
         cluster.kill(1)
-        assert (await told(5, "it is killed")).endswith("; waiting for it")
+        assert (await reported(5, "it is killed")).endswith("; waiting for it")
         cluster.start(1)
-        assert await told(6, "it is back") == f"{url} answers again"
+        assert await reported(6, "it is back") == f"{url} answers again"
         for part in range(2, len(parts)):
             await append(part)
             await shown(part)

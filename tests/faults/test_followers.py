@@ -65,7 +65,7 @@ async def followed(cluster: FakeCluster) -> AsyncIterator[Follower]:
     await follower.ends()
 
 
-def said(capsys: pytest.CaptureFixture[str]) -> list[str]:
+def stderr_lines(capsys: pytest.CaptureFixture[str]) -> list[str]:
     """The lines on stderr since it was last asked."""
     return [line.removeprefix("muster replay: ") for line in capsys.readouterr().err.splitlines()]
 
@@ -80,13 +80,13 @@ async def test_a_follower_waits_for_a_hanging_broker_and_logs_it_once(capsys: py
         await until(lambda: one.joined == other.joined == ["a"], "what is there is told")
         cluster.hang(1)
         await asyncio.sleep(6)
-        assert said(capsys) == [AWAY] * 2
+        assert stderr_lines(capsys) == [AWAY] * 2
         await asyncio.sleep(600)
         cluster.go_on(1)
         await until(lambda: process.runtime.ready, "the process serves again")
         await process.join("b")
         await until(lambda: one.joined == other.joined == ["a", "b"], "it goes on")
-        assert said(capsys) == [BACK] * 2
+        assert stderr_lines(capsys) == [BACK] * 2
     await process.stop()
 
 
@@ -104,7 +104,7 @@ async def test_a_follower_waits_for_a_broker_that_is_gone(capsys: pytest.Capture
         await until(lambda: process.runtime.ready, "the process serves again")
         await process.join("b")
         await until(lambda: follower.joined == ["a", "b"], "it goes on")
-        assert len(said(capsys)) == 2
+        assert len(stderr_lines(capsys)) == 2
     await process.stop()
 
 
@@ -121,12 +121,12 @@ async def test_a_follower_waits_for_a_broker_that_is_gone_or_hangs_when_it_begin
         begin(1)
         async with followed(cluster) as follower:
             await asyncio.sleep(300)
-            (line,) = said(capsys)
+            (line,) = stderr_lines(capsys)
             assert line.startswith("no broker answers at ")
             assert line.endswith("; waiting for it")
             end(1)
             await until(lambda: follower.joined == ["a"], "what is there is told")
-            assert said(capsys) == [BACK]
+            assert stderr_lines(capsys) == [BACK]
     await process.stop()
 
 
@@ -141,14 +141,14 @@ async def test_a_topic_that_is_not_there_is_not_waited_for() -> None:
 
 async def test_a_right_that_is_missing_is_not_waited_for_at_the_start() -> None:
     """A missing right is reported when following starts."""
-    said: list[str] = []
+    reported: list[str] = []
 
     async def ask() -> None:
         raise LogDenied("reading partition 0 of events: TOPIC_AUTHORIZATION_FAILED")
 
     with pytest.raises(LogDenied):
-        await LogWait(LOG, said.append).answer(ask, unless=LogDenied)
-    assert said == []
+        await LogWait(LOG, reported.append).answer(ask, unless=LogDenied)
+    assert reported == []
 
 
 @story
@@ -161,11 +161,11 @@ async def test_a_part_that_a_window_leaves_out_is_waited_for_too(capsys: pytest.
         cluster.hang(1)
         starting = asyncio.create_task(find_start(reading, GROUP, Window(since=AtSeq(2))))
         await asyncio.sleep(600)
-        assert said(capsys) == [AWAY]
+        assert stderr_lines(capsys) == [AWAY]
         cluster.go_on(1)
         start = await starting
         assert start.is_reached
-        assert said(capsys) == [BACK]
+        assert stderr_lines(capsys) == [BACK]
     await process.stop()
 
 
@@ -228,6 +228,6 @@ def test_a_reader_learns_of_a_replaced_topic_without_advice_for_owners(
     with pytest.raises(typer.Exit) as ended:
         run(read())
     assert ended.value.exit_code == CANNOT_READ
-    assert said(capsys) == [
+    assert stderr_lines(capsys) == [
         "topic events was deleted and recreated. The output ends there; run the command again to read the current log"
     ]

@@ -51,14 +51,14 @@ async def test_foreign_records_before_the_first_owner_are_skipped_and_every_star
     """Also when they have written hundreds of records since: ours are neither the first nor the last ones then."""
     cluster = FakeCluster()
     process = await begun(process_on(cluster), cluster, TOPIC, OFFSETS)
-    told = await process.stable_group("a", "b")
-    assert (await process.commit(100, told["a"])).error is ErrorCode.none
+    joined = await process.stable_group("a", "b")
+    assert (await process.commit(100, joined["a"])).error is ErrorCode.none
     await process.stop()
     for topic in (TOPIC, OFFSETS):
         foreign_producer_writes(cluster, topic, records=600)
     for _ in range(2):
         process = await process_on(cluster).start()
-        assert (await process.heartbeat(told["a"])).error is ErrorCode.none
+        assert (await process.heartbeat(joined["a"])).error is ErrorCode.none
         assert [each.offset for each in process.offsets.committed(process.group_id).values()] == [100]
         await process.stop()
 

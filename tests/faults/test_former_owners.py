@@ -20,8 +20,8 @@ async def test_an_owner_that_did_not_stop_cleanly_is_named_once_by_its_successor
     first = await ProcessOnKafka(cluster.bootstrap, name="vm:1").start()
     with capture_logs() as lines:
         second = await ProcessOnKafka(cluster.bootstrap, name="vm:2").start()
-    told = [(line["log_level"], line["owner"], line["log"]) for line in lines if line["event"] == TOLD]
-    assert told == [("warning", "vm:1", "events")]
+    reported = [(line["log_level"], line["owner"], line["log"]) for line in lines if line["event"] == TOLD]
+    assert reported == [("warning", "vm:1", "events")]
     with capture_logs() as lines:
         for number in range(3):
             group_id = next(groups_in(number, 3))
@@ -29,10 +29,10 @@ async def test_an_owner_that_did_not_stop_cleanly_is_named_once_by_its_successor
             await first.join("a")
         assert isinstance(first.lost[0], Deposed)
         await first.stop()
-    said = str(first.lost[0])
-    assert said.startswith("vm:2 took over the event log from this process at ")
-    assert "give this one another --log, or point its clients at the other one" in said
-    assert [(line["event"], line["error"]) for line in lines] == [("partition lost", said)]
+    result = str(first.lost[0])
+    assert result.startswith("vm:2 took over the event log from this process at ")
+    assert "give this one another --log, or point its clients at the other one" in result
+    assert [(line["event"], line["error"]) for line in lines] == [("partition lost", result)]
     await second.stop()
     with capture_logs() as lines:
         third = await ProcessOnKafka(cluster.bootstrap, name="vm:3").start()

@@ -39,8 +39,8 @@ async def test_the_only_broker_hangs_for_five_minutes() -> None:
     assert first["event"] == "append not acknowledged, waiting for it"
     assert (first["partitions"], first["waits_for"], first["log"]) == ([0], "broker 1 at broker:1", "events")
     assert 10 <= first["seconds"] <= 12
-    told = [line["partitions"] for line in logged if line["event"] == first["event"]]
-    assert told == [[0], [1, 2]]  # once each
+    lines = [line["partitions"] for line in logged if line["event"] == first["event"]]
+    assert lines == [[0], [1, 2]]  # once each
     assert not [line for line in logged if line["event"] == "appends are acknowledged again"]  # they were given up
     assert (await waiting).error is ErrorCode.not_coordinator
     assert (await process.join("b")).error is ErrorCode.coordinator_load_in_progress
@@ -121,8 +121,8 @@ async def test_a_broker_of_another_cluster_at_a_known_address_is_not_spoken_to()
     assert (await process.join("b")).error is ErrorCode.not_coordinator
     await asyncio.sleep(60)
     assert (cluster.asked[PRODUCE], cluster.asked[FETCH]) == before
-    said = "broker:1 is a broker of cluster another, and cluster fake was expected: correct the address"
-    assert said in str(process.runtime.not_ready)
+    text = "broker:1 is a broker of cluster another, and cluster fake was expected: correct the address"
+    assert text in str(process.runtime.not_ready)
     cluster.stop(1)
     cluster.cluster_id = "fake"
     cluster.start(1)

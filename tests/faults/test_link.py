@@ -118,7 +118,7 @@ async def test_a_request_times_out_long_before_its_outer_limit() -> None:
         await append(await claim(link, writer_config(0)))
         await claim(link, writer_config(0))  # it has read the newest batch, so the connection for that is open
         cluster.hang(leader)
-        asked = cluster.asked[METADATA]
+        requested = cluster.asked[METADATA]
 
         async def read_all() -> list[int]:
             chunks = read(link, TOPIC, 0, start=0, end=1, timeout_ms=int(LIMIT_S * 1000))
@@ -131,7 +131,7 @@ async def test_a_request_times_out_long_before_its_outer_limit() -> None:
         moved = seconds()
         assert await reading == [0]
         assert seconds() - moved < 7
-        assert cluster.asked[METADATA] > asked
+        assert cluster.asked[METADATA] > requested
 
 
 @story

@@ -42,7 +42,7 @@ async def test_records_of_another_clusters_owner_are_foreign() -> None:
     """At a start and meanwhile: skipped, named once, and what they overwrote is written again."""
     cluster = FakeCluster()
     first = await ProcessOnKafka(cluster.bootstrap).start()
-    told = await first.stable_group("a")
+    joined = await first.stable_group("a")
     epoch = next(iter(first.runtime._owned.values())).partition.epoch
     await first.stop()
     mirrored(cluster)
@@ -51,7 +51,7 @@ async def test_records_of_another_clusters_owner_are_foreign() -> None:
     second = ProcessOnKafka(cluster.bootstrap)
     with capture_logs() as lines:
         await second.start()
-        assert (await second.heartbeat(told["a"])).error is ErrorCode.none
+        assert (await second.heartbeat(joined["a"])).error is ErrorCode.none
         mirrored(cluster)
         assert (await second.commit(1)).error is not ErrorCode.coordinator_load_in_progress
 
@@ -65,7 +65,7 @@ async def test_records_of_another_clusters_owner_are_foreign() -> None:
     assert second.lost == []
     await second.stop()
     third = await ProcessOnKafka(cluster.bootstrap).start()
-    assert (await third.heartbeat(told["a"])).error is ErrorCode.none
+    assert (await third.heartbeat(joined["a"])).error is ErrorCode.none
     await third.stop()
 
 

@@ -50,11 +50,11 @@ def test_records_of_our_own_that_are_played_again_take_nothing_back(when: str) -
     async def run() -> None:
         cluster = FakeCluster()
         first = await process_on(cluster).start()
-        told = await first.stable_group("a", "b")
-        assert (await first.commit(100, told["a"])).error is ErrorCode.none
+        joined = await first.stable_group("a", "b")
+        assert (await first.commit(100, joined["a"])).error is ErrorCode.none
         export = exported(cluster)
-        await first.leave(told["b"].member_id)
-        member = await first.join("a", told["a"].member_id)
+        await first.leave(joined["b"].member_id)
+        member = await first.join("a", joined["a"].member_id)
         assert (await first.sync(member)).error is ErrorCode.none
         assert (await first.commit(900, member)).error is ErrorCode.none
         group, epoch = await first.describe(), first.runtime._owned[PARTITION].partition.epoch
@@ -90,8 +90,8 @@ async def test_a_topic_that_was_restored_is_gone_on_with() -> None:
     """Nothing is native there, so every mark is believed, up to the first record that is."""
     cluster = FakeCluster()
     first = await process_on(cluster).start()
-    told = await first.stable_group("a")
-    assert (await first.commit(100, told["a"])).error is ErrorCode.none
+    joined = await first.stable_group("a")
+    assert (await first.commit(100, joined["a"])).error is ErrorCode.none
     export = exported(cluster)
     await first.stop()
     for topic in TOPICS:
@@ -101,8 +101,8 @@ async def test_a_topic_that_was_restored_is_gone_on_with() -> None:
     for committed in (100, 101):
         process = await process_on(cluster).start()
         assert process.offsets.committed(GROUP)["orders", 0].offset == committed
-        assert (await process.heartbeat(told["a"])).error is ErrorCode.none
-        assert (await process.commit(101, told["a"])).error is ErrorCode.none
+        assert (await process.heartbeat(joined["a"])).error is ErrorCode.none
+        assert (await process.commit(101, joined["a"])).error is ErrorCode.none
         assert not any(each.is_foreign for each in await read_all(process.kafka, PARTITION))
         await process.stop()
 
@@ -113,11 +113,11 @@ async def test_a_format_level_is_believed_from_an_owner_alone(topic: str) -> Non
     """A foreign record with the mark of a higher level does not stop a start."""
     cluster = FakeCluster()
     first = await process_on(cluster).start()
-    told = await first.stable_group("a")
+    joined = await first.stable_group("a")
     await first.stop()
     builder = DefaultRecordBatchBuilder(2, 0, 0, -1, -1, -1, 2**20)
     builder.append(0, 0, b"zz", b"1", [("muster", b"99 " + cluster.cluster_id.encode())])
     cluster.partition(topic, PARTITION).append(bytes(builder.build()))
     second = await process_on(cluster).start()
-    assert (await second.heartbeat(told["a"])).error is ErrorCode.none
+    assert (await second.heartbeat(joined["a"])).error is ErrorCode.none
     await second.stop()

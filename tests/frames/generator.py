@@ -60,12 +60,12 @@ class Frames:
         name, key, version = random.choice(self._versions)
         harm = random.choices(_HARMS, weights=[weight for _, weight in _WEIGHTS])[0]
         content = harm(random, key, version)
-        told = f"{name} v{version}, {harm.__name__.strip('_').replace('_', ' ')}: {content[:400].hex()}"
+        text = f"{name} v{version}, {harm.__name__.strip('_').replace('_', ' ')}: {content[:400].hex()}"
         if harm in (_cut_short, _of_a_long_length):
-            return Frame(told=told, content=content, is_whole=False)
+            return Frame(told=text, content=content, is_whole=False)
         if harm is _of_a_hostile_length:
-            return Frame(told=told, content=content)
-        return Frame(told=told, content=len(content).to_bytes(4, "big") + content)
+            return Frame(told=text, content=content)
+        return Frame(told=text, content=len(content).to_bytes(4, "big") + content)
 
 
 def _valid(random: Random, key: int, version: int) -> bytes:

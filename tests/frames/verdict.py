@@ -60,11 +60,11 @@ class Verdict:
 @contextmanager
 def no_errors_told() -> Iterator[None]:
     """Check for errors: a rule that fails is answered, and appears in the log only."""
-    told: list[Any] = []
+    reported: list[Any] = []
 
     def note(_logger: object, method: str, line: Any) -> Any:
         if method in {"error", "exception"}:
-            told.append(line)
+            reported.append(line)
         raise structlog.DropEvent
 
     processors = structlog.get_config()["processors"]
@@ -74,7 +74,7 @@ def no_errors_told() -> Iterator[None]:
         yield
     finally:
         processors[:] = before
-    assert not told
+    assert not reported
 
 
 def _alive(kind: type[Any]) -> int:

@@ -45,13 +45,13 @@ def all_judged(teller: str, kind: str | None, seeds: Iterable[int], jobs: int) -
         return [each for verdicts in pool.imap(judge, seeds, chunksize=CHUNK) for each in verdicts]
 
 
-def with_table(page: str, told: str) -> str:
+def with_table(page: str, reported: str) -> str:
     """The page with this table in its place."""
     before, begin, rest = page.partition(TABLE_BEGIN)
     _, end, after = rest.partition(TABLE_END)
     assert begin
     assert end
-    return f"{before}{begin}\n{told}\n{end}{after}"
+    return f"{before}{begin}\n{reported}\n{end}{after}"
 
 
 def main() -> int:

@@ -154,8 +154,8 @@ def _verdict(case: Case, number: int, matched: dict[int, Telling], tellings: Seq
     is_merged = bool(telling.rebalances & (theirs - truth.must - truth.may))
     kind_is_right, are_exact = telling.kind in truth.kinds, _are_exact(case, truth, telling)
     span_is_right, parent_is_right = _spans(truth, telling), _parent_is_right(case, truth, telling, matched)
-    told = frozenset[RebalanceId]().union(*(each.rebalances for each in tellings))
-    is_whole = truth.must <= telling.rebalances <= truth.must | truth.may and truth.may <= told
+    reported = frozenset[RebalanceId]().union(*(each.rebalances for each in tellings))
+    is_whole = truth.must <= telling.rebalances <= truth.must | truth.may and truth.may <= reported
     is_so = kind_is_right and are_exact and span_is_right and parent_is_right and is_whole
     is_so = is_so and not is_split and not is_merged
     asserts = not telling.abstains

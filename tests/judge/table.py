@@ -99,5 +99,5 @@ def described(verdict: Verdict) -> str:
     if verdict.truth is None:
         return f"seed {verdict.seed} ({verdict.scenario}): false, nothing like it was done: {verdict.told}"
     names = "missed" if verdict.is_missed else ", ".join(name for name, holds in wrong if holds) or "rebalances"
-    told = f": {verdict.told}" if verdict.told else ""
-    return f"seed {verdict.seed} ({verdict.scenario}), truth {verdict.truth}, {verdict.kind}: {names}{told}"
+    text = f": {verdict.told}" if verdict.told else ""
+    return f"seed {verdict.seed} ({verdict.scenario}), truth {verdict.truth}, {verdict.kind}: {names}{text}"

@@ -194,11 +194,11 @@ def test_an_invented_incident_is_false() -> None:
     """Something is reported for a quiet case."""
     case = case_of("nothing")
     (start,) = repeated(case)
-    told = Telling(key="x", kind="crash", span=(case.until_ms - 60_000, case.until_ms), grade="inferred")
-    right, invented = count(case, [start, told])
+    reported = Telling(key="x", kind="crash", span=(case.until_ms - 60_000, case.until_ms), grade="inferred")
+    right, invented = count(case, [start, reported])
     assert right.is_right
     assert (invented.truth, invented.is_false) == (None, True)
-    assert count(case, [start, msgspec.structs.replace(told, grade="unknown")]) == [right]
+    assert count(case, [start, msgspec.structs.replace(reported, grade="unknown")]) == [right]
 
 
 def test_optional_incidents_may_be_reported(crashes: Case) -> None:

@@ -23,4 +23,4 @@ def numbered_tests() -> list[tuple[str, str]]:
 def test_every_number_has_a_test_of_its_bug() -> None:
     tests = numbered_tests()
     assert Counter(number for number, _ in tests).keys() == NUMBERS
-    assert [number for number, told in tests if not told] == []
+    assert [number for number, reported in tests if not reported] == []

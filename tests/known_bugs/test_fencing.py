@@ -24,20 +24,20 @@ async def test_s13_two_joins_of_one_consumer_do_not_fence_it() -> None:
     """
     async with serving() as muster:
         other, racing = await muster.connect("other"), await muster.connect("app")
-        told = await enter(other, 9, instance="a")
-        assert (await other.ask("SyncGroup", 5, **sync_body(told, instance="a")))["error_code"] == 0
+        reported = await enter(other, 9, instance="a")
+        assert (await other.ask("SyncGroup", 5, **sync_body(reported, instance="a")))["error_code"] == 0
         joins = [racing.send("JoinGroup", 9, **join_body(instance="b")) for _ in range(2)]
-        await other.ask("Heartbeat", 4, **heartbeat_body(told, instance="a"))
+        await other.ask("Heartbeat", 4, **heartbeat_body(reported, instance="a"))
         answers = []
         for join in joins:
-            again = other.send("JoinGroup", 9, **join_body(told["member_id"], instance="a"))
+            again = other.send("JoinGroup", 9, **join_body(reported["member_id"], instance="a"))
             answers.append(await join.get())
-            told = await again.get()
+            reported = await again.get()
         assert [answer["error_code"] for answer in answers] == [0, 0]
         assert answers[0]["member_id"] != answers[1]["member_id"]
         ours = answers[1]
-        leader, follower = (other, racing) if told["members"] else (racing, other)
-        parts = {other: sync_body(told, instance="a"), racing: sync_body(ours, instance="b")}
+        leader, follower = (other, racing) if reported["members"] else (racing, other)
+        parts = {other: sync_body(reported, instance="a"), racing: sync_body(ours, instance="b")}
         waiting = follower.send("SyncGroup", 5, **parts[follower])
         await leader.ask("SyncGroup", 5, **parts[leader])
         assert (await waiting.get())["error_code"] == 0

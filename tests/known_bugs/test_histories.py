@@ -211,15 +211,15 @@ def test_l6_a_read_that_ends_before_the_fence_record_is_not_a_load() -> None:
     async def story() -> None:
         storage = MemoryStorage(partitions=1)
         first = await SimulatedProcess(storage).start()
-        told = await first.stable_group("a", "b")
-        await first.leave(told["b"].member_id)
+        joined = await first.stable_group("a", "b")
+        await first.leave(joined["b"].member_id)
         process, cut_short = process_on(storage, CutShort)
         cut_short.missing = 4
         await process.start()
         assert not process.runtime.ready
         await until(lambda: process.runtime.ready, "it is read again, whole")
-        assert (await process.heartbeat(told["a"])).error is ErrorCode.rebalance_in_progress
-        assert (await process.heartbeat(told["b"])).error is ErrorCode.unknown_member_id
+        assert (await process.heartbeat(joined["a"])).error is ErrorCode.rebalance_in_progress
+        assert (await process.heartbeat(joined["b"])).error is ErrorCode.unknown_member_id
         await process.runtime.stop()
 
     simulate(story())

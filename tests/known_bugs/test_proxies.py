@@ -24,7 +24,7 @@ from tests.coordinator.sidecar.scripted_broker import (
     OFFERED,
     SASL_AUTHENTICATE,
     SASL_HANDSHAKE,
-    Asked,
+    ReceivedRequest,
     ScriptedBroker,
     asking,
     read_response,
@@ -37,7 +37,7 @@ from tests.waiting import until
 PRODUCE, FETCH, METADATA, FIND_COORDINATOR, HEARTBEAT, NOBODYS = 0, 1, 3, 10, 12, 9_999
 
 
-def told_of(broker: ScriptedBroker) -> dict[str, Any]:
+def broker_fields(broker: ScriptedBroker) -> dict[str, Any]:
     """The broker's description of itself in its responses."""
     return {"node_id": 1, "host": "127.0.0.1", "port": broker.port, "rack": None}
 
@@ -57,9 +57,9 @@ def heartbeat(correlation_id: int = 7, group_id: str = "orders") -> bytes:
 
 async def offered_to(client: Client, version: int = 3) -> dict[int, tuple[int, int]]:
     """The versions in ApiVersions, by API key."""
-    told = read_response(API_VERSIONS, version, await client.ask(api_versions(version)))
-    assert told.error_code is ErrorCode.none
-    return {each.api_key: (each.min_version, each.max_version) for each in told.api_keys}
+    response = read_response(API_VERSIONS, version, await client.ask(api_versions(version)))
+    assert response.error_code is ErrorCode.none
+    return {each.api_key: (each.min_version, each.max_version) for each in response.api_keys}
 
 
 async def test_p1_versions_are_offered_that_both_sides_know() -> None:
@@ -80,9 +80,11 @@ async def test_p2_an_unknown_api_versions_version_is_answered(version: int) -> N
     """
     async with scripted_broker() as broker, relaying({1: broker}) as relay:
         client = await relay.connect(1)
-        told = read_response(API_VERSIONS, 0, await client.ask(request(API_VERSIONS, version, 1, b"\x00\x00\xff" * 9)))
-        assert told.error_code is ErrorCode.unsupported_version
-        assert [(each.api_key, each.max_version) for each in told.api_keys] == [(API_VERSIONS, 4)]
+        response = read_response(
+            API_VERSIONS, 0, await client.ask(request(API_VERSIONS, version, 1, b"\x00\x00\xff" * 9))
+        )
+        assert response.error_code is ErrorCode.unsupported_version
+        assert [(each.api_key, each.max_version) for each in response.api_keys] == [(API_VERSIONS, 4)]
         assert await offered_to(client, 4)
         assert broker.keys_asked() == [API_VERSIONS]
 
@@ -94,9 +96,9 @@ async def test_p3_a_brokers_refusal_in_the_form_of_v0_is_passed_on() -> None:
     async with scripted_broker() as broker, relaying({1: broker}) as relay:
         broker.offered[API_VERSIONS] = (0, 2)
         client = await relay.connect(1)
-        told = read_response(API_VERSIONS, 0, await client.ask(api_versions(4)))
-        assert told.error_code is ErrorCode.unsupported_version
-        assert [(each.api_key, each.max_version) for each in told.api_keys] == [(API_VERSIONS, 2)]
+        response = read_response(API_VERSIONS, 0, await client.ask(api_versions(4)))
+        assert response.error_code is ErrorCode.unsupported_version
+        assert [(each.api_key, each.max_version) for each in response.api_keys] == [(API_VERSIONS, 2)]
         assert (await offered_to(client, 2))[METADATA] == OFFERED[METADATA]
 
 
@@ -107,13 +109,13 @@ async def test_p4_no_request_of_ours_has_a_version_that_the_broker_does_not_offe
     """
     async with scripted_broker() as broker:
         broker.offered[METADATA] = (0, last)
-        metadata = {"brokers": [told_of(broker)], "cluster_id": "c", "controller_id": 1, "topics": []}
+        metadata = {"brokers": [broker_fields(broker)], "cluster_id": "c", "controller_id": 1, "topics": []}
 
-        def script(asked: Asked) -> None:
-            if asked.api_key == METADATA:
-                asked.tell(response(METADATA, asked.api_version, **metadata))
+        def script(requested: ReceivedRequest) -> None:
+            if requested.api_key == METADATA:
+                requested.tell(response(METADATA, requested.api_version, **metadata))
             else:
-                broker.usual(asked)
+                broker.usual(requested)
 
         broker.script = script
         link = UpstreamLink(f"127.0.0.1:{broker.port}", give_up=lambda error: pytest.fail(str(error)))
@@ -125,9 +127,9 @@ async def test_p4_no_request_of_ours_has_a_version_that_the_broker_does_not_offe
                     await link.open()
         finally:
             await link.close()
-        for asked in broker.asked:
-            first, known = broker.offered[asked.api_key]
-            assert first <= asked.api_version <= known, asked.api_key
+        for requested in broker.asked:
+            first, known = broker.offered[requested.api_key]
+            assert first <= requested.api_version <= known, requested.api_key
     # The requests on clients' connections are among those checked there.
     assert REQUIRED_VERSIONS["DescribeGroups"] == (DescribeGroupsRequest.__api_key__, DescribeGroupsRequest.__version__)
 
@@ -147,8 +149,8 @@ async def test_p6_no_address_of_a_broker_gets_past_in_newer_versions() -> None:
     took a TLS alert for a length: Produce must be rewritten, and Fetch from v16 on neither offered nor relayed.
     """
     async with scripted_broker() as broker, relaying({1: broker}) as relay:
-        answer: Mapping[str, Any] = {"responses": [], "node_endpoints": [told_of(broker)]}
-        broker.script = lambda asked: asked.tell(response(PRODUCE, asked.api_version, **answer))
+        answer: Mapping[str, Any] = {"responses": [], "node_endpoints": [broker_fields(broker)]}
+        broker.script = lambda requested: requested.tell(response(PRODUCE, requested.api_version, **answer))
         for version in range(10, 14):
             client = await relay.connect(1)
             produce = request(PRODUCE, version, 1, b"\x00\x00" + b"\x00" + b"\x00" + b"\x00\x01" + bytes(5))
@@ -165,15 +167,15 @@ async def test_p6_no_address_of_a_broker_gets_past_in_newer_versions() -> None:
 async def test_p6_a_tls_alert_is_not_taken_for_a_length() -> None:
     """Nor is a client's TLS: one clear log line each, and the connection is closed at once."""
     async with scripted_broker() as broker, relaying({1: broker}) as relay:
-        broker.script = lambda asked: asked.connection.send(b"\x15\x03\x03\x00\x02\x02\x50")
-        with structlog.testing.capture_logs() as told:
+        broker.script = lambda requested: requested.connection.send(b"\x15\x03\x03\x00\x02\x02\x50")
+        with structlog.testing.capture_logs() as reported:
             client = await relay.connect(1)
             client.send(api_versions(3))
             assert await client.rest() == b""
             client = await relay.connect(1)
             client.send(b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03" + bytes(500))
             assert await client.rest() == b""
-        assert [line["cause"] for line in told if "cause" in line] == [
+        assert [line["cause"] for line in reported if "cause" in line] == [
             "the broker speaks TLS, but was contacted in plain text",
             "the client speaks TLS, which is not served here (security.protocol)",
         ]
@@ -184,18 +186,18 @@ async def test_p7_the_newest_forms_that_carry_addresses_are_understood() -> None
     ever: each offered version must be answered, and an unsupported one must close the connection.
     """
     async with scripted_broker() as broker, relaying({1: broker}) as relay:
-        found = {"key": "orders", "error_code": ErrorCode.none, "error_message": None, **told_of(broker)}
+        found = {"key": "orders", "error_code": ErrorCode.none, "error_message": None, **broker_fields(broker)}
         fields: Mapping[int, dict[str, Any]] = {
             FIND_COORDINATOR: {"coordinators": [found, found]},
-            METADATA: {"brokers": [told_of(broker)], "cluster_id": None, "controller_id": 1, "topics": []},
+            METADATA: {"brokers": [broker_fields(broker)], "cluster_id": None, "controller_id": 1, "topics": []},
         }
-        broker.script = lambda asked: asked.tell(
-            response(asked.api_key, asked.api_version, error_code=ErrorCode.none, **fields[asked.api_key])
+        broker.script = lambda requested: requested.tell(
+            response(requested.api_key, requested.api_version, error_code=ErrorCode.none, **fields[requested.api_key])
         )
         client = await relay.connect(1)
         for key, version, entries in ((FIND_COORDINATOR, 6, "coordinators"), (METADATA, 13, "brokers")):
-            told = read_response(key, version, await client.ask(request(key, version, 1, bytes(12))))
-            places = {(entry.host, entry.port) for entry in getattr(told, entries)}
+            answer = read_response(key, version, await client.ask(request(key, version, 1, bytes(12))))
+            places = {(entry.host, entry.port) for entry in getattr(answer, entries)}
             assert places == {("sidecar", relay.port_of(1))}
         client.send(request(METADATA, 14, 1))
         assert await client.rest() == b""
@@ -208,8 +210,10 @@ async def test_p8_an_answer_of_ours_does_not_overtake_one_of_the_brokers() -> No
     and a request must not be decided before earlier ones have taken effect.
     """
     async with scripted_broker() as broker, relaying({1: broker}) as relay:
-        held: list[Asked] = []
-        broker.script = lambda asked: held.append(asked) if asked.api_key == FETCH else broker.usual(asked)
+        held: list[ReceivedRequest] = []
+        broker.script = lambda requested: (
+            held.append(requested) if requested.api_key == FETCH else broker.usual(requested)
+        )
         client = await relay.connect(1)
         client.send(request(FETCH, 12, 1), heartbeat(2), request(FETCH, 12, 3), heartbeat(4), request(NOBODYS, 0, 5))
         for number in (1, 3):
@@ -226,7 +230,7 @@ async def test_p9_a_produce_without_acknowledgement_is_not_waited_for() -> None:
     kept, and the next response must belong to the next request.
     """
     async with scripted_broker() as broker, relaying({1: broker}) as relay:
-        broker.script = lambda asked: None if asked.api_key == PRODUCE else broker.usual(asked)
+        broker.script = lambda requested: None if requested.api_key == PRODUCE else broker.usual(requested)
         client = await relay.connect(1)
         silent = b"\x00\x00" + b"\x00" + b"\x00" + b"\x00\x00" + bytes(5)
         for number in range(5_000):
@@ -244,7 +248,7 @@ async def test_p14_unknown_requests_are_relayed_unchanged() -> None:
         client = await relay.connect(1)
         for key, version in ((NOBODYS, 0), (-3, -7), (68, 99), (32_767, 32_767)):
             frame = request(key, version, -1 & 0x7FFF_FFFF, bytes(range(256)))
-            broker.script = lambda asked: asked.answer(bytes(range(255, -1, -1)))
+            broker.script = lambda requested: requested.answer(bytes(range(255, -1, -1)))
             assert await client.ask(frame) == bytes(range(255, -1, -1))
             assert broker.asked[-1].frame == frame[4:]
 
@@ -268,8 +272,10 @@ async def test_p19_nothing_of_ours_comes_between_the_steps_of_a_new_authenticati
     including our own, and earlier authorizations must be requested again.
     """
     async with scripted_broker() as broker, relaying({1: broker}, authorization_cache_ms=5_000) as relay:
-        held: list[Asked] = []
-        broker.script = lambda asked: held.append(asked) if asked.api_key in steps else broker.usual(asked)
+        held: list[ReceivedRequest] = []
+        broker.script = lambda requested: (
+            held.append(requested) if requested.api_key in steps else broker.usual(requested)
+        )
         steps = {SASL_HANDSHAKE, SASL_AUTHENTICATE}
         client = await relay.connect(1)
         await client.ask(heartbeat(1))
@@ -280,15 +286,15 @@ async def test_p19_nothing_of_ours_comes_between_the_steps_of_a_new_authenticati
             heartbeat(5),
             request(NOBODYS, 0, 6),
         )
-        told: Mapping[int, dict[str, Any]] = {
+        reported: Mapping[int, dict[str, Any]] = {
             SASL_HANDSHAKE: {"error_code": ErrorCode.none, "mechanisms": ("SCRAM-SHA-256",)},
             SASL_AUTHENTICATE: {"error_code": ErrorCode.none, "error_message": None, "auth_bytes": b""},
         }
         for _ in range(3):
             await until(lambda: held)
-            asked = held.pop()
-            assert asked is broker.asked[-1]
-            asked.tell(response(asked.api_key, asked.api_version, **told[asked.api_key]))
+            requested = held.pop()
+            assert requested is broker.asked[-1]
+            requested.tell(response(requested.api_key, requested.api_version, **reported[requested.api_key]))
         assert [(await client.answer())[0] for _ in range(5)] == [2, 3, 4, 5, 6]
         assert broker.keys_asked() == [
             DESCRIBE_GROUPS,

@@ -26,7 +26,7 @@ from tests.coordinator.running_server import JOIN
 from tests.coordinator.sidecar.relaying import BASE_PORTS, HOST, MORE_THAN_SOCKETS_TAKE, Client, relaying
 from tests.coordinator.sidecar.scripted_broker import (
     DESCRIBE_GROUPS,
-    Asked,
+    ReceivedRequest,
     ScriptedBroker,
     read_response,
     request,
@@ -44,26 +44,26 @@ def join(correlation_id: int) -> bytes:
     return with_length(frame("JoinGroup", 3, correlation_id=correlation_id, **JOIN))
 
 
-def telling_of(brokers: Mapping[int, ScriptedBroker]) -> Any:
+def advertising(brokers: Mapping[int, ScriptedBroker]) -> Any:
     """A script that returns these in Metadata v12, and the last one as the coordinator in FindCoordinator v4."""
     places = [{"node_id": number, "host": HOST, "port": each.port, "rack": None} for number, each in brokers.items()]
 
-    def script(asked: Asked) -> None:
-        if asked.api_key == METADATA:
+    def script(requested: ReceivedRequest) -> None:
+        if requested.api_key == METADATA:
             fields: dict[str, Any] = {"brokers": places, "cluster_id": "c", "controller_id": 1, "topics": []}
         else:
             found = {**places[-1], "key": "orders", "error_code": ErrorCode.none, "error_message": None}
             fields = {"coordinators": [found]}
-        asked.tell(response(asked.api_key, asked.api_version, **fields))
+        requested.tell(response(requested.api_key, requested.api_version, **fields))
 
     return script
 
 
 async def brokers_told(client: Client) -> dict[int, int]:
     """The ports by node id, from Metadata."""
-    told = read_response(METADATA, 12, await client.ask(request(METADATA, 12, 1, bytes(12))))
-    assert {broker.host for broker in told.brokers} <= {"sidecar"}
-    return {broker.node_id: broker.port for broker in told.brokers}
+    response = read_response(METADATA, 12, await client.ask(request(METADATA, 12, 1, bytes(12))))
+    assert {broker.host for broker in response.brokers} <= {"sidecar"}
+    return {broker.node_id: broker.port for broker in response.brokers}
 
 
 async def test_p10_a_node_id_without_a_port_takes_no_other_broker_with_it() -> None:
@@ -71,7 +71,7 @@ async def test_p10_a_node_id_without_a_port_takes_no_other_broker_with_it() -> N
     left out like one that is down, with one log line, and the others be served.
     """
     async with scripted_broker() as broker, relaying({1: broker}) as relay:
-        broker.script = telling_of({1: broker, 2: broker, ID_BEYOND_ALL_PORTS: broker})
+        broker.script = advertising({1: broker, 2: broker, ID_BEYOND_ALL_PORTS: broker})
         client = await relay.connect()
         with structlog.testing.capture_logs() as logged:
             for _ in range(3):
@@ -91,7 +91,7 @@ async def test_p11_a_broker_can_be_reached_as_soon_as_it_is_advertised() -> None
     """
     async with scripted_broker() as first, scripted_broker() as late, relaying({1: first}) as relay:
         client = await relay.connect(1)
-        first.script = telling_of({1: first, 2: late})
+        first.script = advertising({1: first, 2: late})
         assert await brokers_told(client) == {1: relay.port_of(1), 2: relay.port_of(2)}
         with socket.create_connection((HOST, relay.port_of(2))):  # in the same turn of the loop
             pass
@@ -103,7 +103,7 @@ async def test_p11_a_broker_can_be_reached_as_soon_as_it_is_advertised() -> None
 async def test_p11_no_client_is_sent_to_a_port_of_another_program() -> None:
     """At the start that is an error; later the broker is left out, until it has its port."""
     async with scripted_broker() as broker, relaying({1: broker}) as relay:
-        broker.script = telling_of({1: broker, 2: broker})
+        broker.script = advertising({1: broker, 2: broker})
         client = await relay.connect(1)
         with socket.create_server((HOST, relay.port_of(2))):
             assert await brokers_told(client) == {1: relay.port_of(1)}
@@ -154,10 +154,10 @@ async def test_p15_ports_are_the_same_after_a_restart_with_any_brokers() -> None
             there = {number: brokers[number] for number in present}
             async with relaying(there, base_port=base_port) as relay:
                 for each in there.values():
-                    each.script = telling_of({number: brokers[number] for number in (3, 2, 1)})
-                told = await brokers_told(await relay.connect())
-                assert told == {number: base_port + number for number in brokers}
-                assert [await brokers_told(await relay.connect(number)) for number in brokers] == [told] * 3
+                    each.script = advertising({number: brokers[number] for number in (3, 2, 1)})
+                reported = await brokers_told(await relay.connect())
+                assert reported == {number: base_port + number for number in brokers}
+                assert [await brokers_told(await relay.connect(number)) for number in brokers] == [reported] * 3
 
 
 async def test_p17_a_client_that_waits_for_a_response_is_not_idle() -> None:
@@ -165,13 +165,13 @@ async def test_p17_a_client_that_waits_for_a_response_is_not_idle() -> None:
     one that is silent, stops within a request, or does not read its response, must go.
     """
     async with scripted_broker() as broker, relaying({1: broker}, connections_max_idle_ms=600_000) as relay:
-        held: dict[int, Asked] = {}
+        held: dict[int, ReceivedRequest] = {}
 
-        def script(asked: Asked) -> None:
-            if asked.api_key == FETCH:
-                held[asked.correlation_id] = asked
+        def script(requested: ReceivedRequest) -> None:
+            if requested.api_key == FETCH:
+                held[requested.correlation_id] = requested
             else:
-                broker.usual(asked)
+                broker.usual(requested)
 
         broker.script = script
         joins, fetches, silent, halting, deaf = [await relay.connect(1) for _ in range(5)]

@@ -61,17 +61,17 @@ async def test_r3_a_join_without_a_rebalance_timeout_has_the_session_timeout() -
     storage = MemoryStorage(partitions=1)
     async with serving(storage=storage) as muster:
         first, second = await muster.connect("first"), await muster.connect("second")
-        told = await enter(first, 0)
-        assert (await first.ask("SyncGroup", 0, **sync_body(told)))["error_code"] == 0
+        joined = await enter(first, 0)
+        assert (await first.ask("SyncGroup", 0, **sync_body(joined)))["error_code"] == 0
         joining = second.send("JoinGroup", 0, **join_body())
         error = 0
         while error == 0:
-            error = (await first.ask("Heartbeat", 0, **heartbeat_body(told)))["error_code"]
+            error = (await first.ask("Heartbeat", 0, **heartbeat_body(joined)))["error_code"]
         assert error == ErrorCode.rebalance_in_progress.value
         assert not joining.is_answered
-        again = first.send("JoinGroup", 0, **join_body(told["member_id"]))
+        again = first.send("JoinGroup", 0, **join_body(joined["member_id"]))
         answers = [await again.get(), await joining.get()]
-        assert [answer["generation_id"] for answer in answers] == [told["generation_id"] + 1] * 2
+        assert [answer["generation_id"] for answer in answers] == [joined["generation_id"] + 1] * 2
         assert sorted(len(answer["members"]) for answer in answers) == [0, 2]
     started = [event for event in stored_events(storage) if isinstance(event, RebalanceStarted)]
     assert started[-1].timeout_ms == SESSION_MS
@@ -192,8 +192,8 @@ async def test_r8_a_reason_of_any_length_is_cut_and_kept() -> None:
     storage = MemoryStorage(partitions=1)
     async with serving(storage=storage) as muster:
         connection = await muster.connect("app")
-        told = await enter(connection, 9, instance="a", reason="j" * STRING_BYTES_MAX)
-        left: Fields = {"member_id": told["member_id"], "group_instance_id": "a", "reason": "l" * STRING_BYTES_MAX}
+        joined = await enter(connection, 9, instance="a", reason="j" * STRING_BYTES_MAX)
+        left: Fields = {"member_id": joined["member_id"], "group_instance_id": "a", "reason": "l" * STRING_BYTES_MAX}
         answer = await connection.ask("LeaveGroup", 5, group_id="orders", members=[left])
         assert [member["error_code"] for member in answer["members"]] == [0]
     events = stored_events(storage)

@@ -41,7 +41,7 @@ def test_s3_a_replacement_is_durable_before_it_is_answered() -> None:
     async def story() -> None:
         storage = MemoryStorage()
         first = await SimulatedProcess(storage).start()
-        told = await first.stable_group("a", "b")
+        joined = await first.stable_group("a", "b")
         await asyncio.sleep(1)  # nothing is pending any more
         release = first.log.hold_acknowledgements()
         restarted = first.join("b")
@@ -51,14 +51,14 @@ def test_s3_a_replacement_is_durable_before_it_is_answered() -> None:
         new = await restarted
         second = await SimulatedProcess(storage).start()
         assert await heartbeat(second, new, "b") is ErrorCode.none
-        assert await heartbeat(second, told["b"], "b") is ErrorCode.fenced_instance_id
-        assert (await second.sync(new)).assignment == told["b"].member_id.encode()
+        assert await heartbeat(second, joined["b"], "b") is ErrorCode.fenced_instance_id
+        assert (await second.sync(new)).assignment == joined["b"].member_id.encode()
         await second.runtime.stop()
 
     simulate(story())
 
 
-async def asked_everything(process: SimulatedProcess, joined: JoinGroupOutcome) -> list[Any]:
+async def send_each_request(process: SimulatedProcess, joined: JoinGroupOutcome) -> list[Any]:
     """The outcome of one request of each kind that a member sends."""
     return [
         await process.join("a", joined.member_id),
@@ -77,23 +77,23 @@ def test_s4_a_moving_group_answers_no_member_with_unknown_member_id() -> None:
     async def story() -> None:
         storage = MemoryStorage()
         process = await SimulatedProcess(storage).start()
-        told = await process.stable_group("a")
+        joined = await process.stable_group("a")
         loading = SimulatedProcess(storage)
-        for outcome in await asked_everything(loading, told["a"]):
+        for outcome in await send_each_request(loading, joined["a"]):
             fine = isinstance(outcome, HeartbeatOutcome) and outcome.error is ErrorCode.none
             assert fine or outcome.error in ASK_AGAIN, outcome
         parked = process.join("b")
         await asyncio.sleep(0.01)
         release = process.log.hold_acknowledgements()
-        behind: list[asyncio.Future[Any]] = [process.join("c"), process.join("a", told["a"].member_id)]
-        behind.append(process.heartbeat(told["a"]))
+        behind: list[asyncio.Future[Any]] = [process.join("c"), process.join("a", joined["a"].member_id)]
+        behind.append(process.heartbeat(joined["a"]))
         await asyncio.sleep(0.01)
         stopping = asyncio.create_task(process.runtime.stop())
         for answer in (parked, *behind):
             assert (await answer).error in ASK_AGAIN
         release.set()
         await stopping
-        for outcome in await asked_everything(process, told["a"]):
+        for outcome in await send_each_request(process, joined["a"]):
             assert outcome.error in ASK_AGAIN, outcome
 
     simulate(story())
@@ -106,8 +106,8 @@ async def test_s5_member_ids_are_whole_right_after_a_load() -> None:
     async with serving(load=False) as muster:
         connection = await muster.connect("app")
         for instance in (None, "a"):
-            told = await connection.ask("JoinGroup", 9, **join_body(instance=instance))
-            assert (told["error_code"], told["member_id"]) == (ErrorCode.coordinator_load_in_progress.value, "")
+            response = await connection.ask("JoinGroup", 9, **join_body(instance=instance))
+            assert (response["error_code"], response["member_id"]) == (ErrorCode.coordinator_load_in_progress.value, "")
         await muster.runtime.start()
         given = [await connection.ask("JoinGroup", 9, **join_body()) for _ in range(2)]
         given.append(await connection.ask("JoinGroup", 9, **join_body(instance="a")))
@@ -146,7 +146,7 @@ def test_s15_a_restart_of_the_coordinator_fences_no_only_process(lost: str) -> N
     async def story() -> None:
         storage = MemoryStorage()
         process = await SimulatedProcess(storage).start()
-        told = await process.stable_group("a", "b")
+        outcomes = await process.stable_group("a", "b")
         if lost == "nothing stored":
             process.log.fail_next_append()
         elif lost == "the answer":
@@ -164,9 +164,9 @@ def test_s15_a_restart_of_the_coordinator_fences_no_only_process(lost: str) -> N
             again = await process.join("b", joined.member_id)
             assert (again.error, again.member_id) == (ErrorCode.none, joined.member_id)
             await asyncio.sleep(1)
-        assert (await process.sync(joined)).assignment == told["b"].member_id.encode()
-        assert await heartbeat(process, told["a"], "a") is ErrorCode.none
-        assert joined.generation_id == told["a"].generation_id
+        assert (await process.sync(joined)).assignment == outcomes["b"].member_id.encode()
+        assert await heartbeat(process, outcomes["a"], "a") is ErrorCode.none
+        assert joined.generation_id == outcomes["a"].generation_id
         await process.runtime.stop()
 
     simulate(story())

@@ -52,9 +52,9 @@ def test_s1_a_second_join_with_an_instance_id_replaces_the_member_in_every_state
     if h.state is GroupState.PREPARING_REBALANCE:
         joining = new.join()
     assert joining.outcome.generation_id == h.live.generation_id > 1
-    told = a.joined
-    assert told is not None
-    assert [m.member_id for m in told.members if m.group_instance_id == "b"] == [new.member_id]
+    reported = a.joined
+    assert reported is not None
+    assert [m.member_id for m in reported.members if m.group_instance_id == "b"] == [new.member_id]
 
 
 def test_s2_a_restart_in_the_sync_phase_starts_a_new_rebalance() -> None:
@@ -87,8 +87,8 @@ def test_s6_a_static_member_that_does_not_rejoin_in_time_stays_with_its_old_subs
     assert h.state is GroupState.COMPLETING_REBALANCE
     leader = next(client for client in (b, c) if client.is_leader)
     assert leader.joined is not None
-    told = {member.group_instance_id: member.metadata for member in leader.joined.members}
-    assert told == {"a": subscription("orders"), "b": subscription("payments"), "c": subscription("payments")}
+    reported = {member.group_instance_id: member.metadata for member in leader.joined.members}
+    assert reported == {"a": subscription("orders"), "b": subscription("payments"), "c": subscription("payments")}
     h.sync_all(b, c)
     assert a.heartbeat().error is ErrorCode.illegal_generation
     assert a.join(protocols=a.protocols).outcome.leader_id == leader.member_id
@@ -154,13 +154,13 @@ def test_s10_a_leader_that_restarts_with_other_topics_can_reassign(version: int)
     a, b, c = trio(h, version=version)
     changed = protocols(metadata=subscription("orders", "payments"))
     new = a.restarted(protocols=changed)
-    told = new.join().outcome
-    assert told.generation_id == 1
+    reported = new.join().outcome
+    assert reported.generation_id == 1
     if version >= 9:
-        assert told.skip_assignment
-        assert {m.group_instance_id: m.metadata for m in told.members}[new.instance] == changed[0].metadata
+        assert reported.skip_assignment
+        assert {m.group_instance_id: m.metadata for m in reported.members}[new.instance] == changed[0].metadata
     else:
-        assert (told.leader_id, told.members, told.skip_assignment) == (a.member_id, (), False)
+        assert (reported.leader_id, reported.members, reported.skip_assignment) == (a.member_id, (), False)
     assert new.sync().outcome.assignment == a.assignment
     again = new.join()
     assert story(again.events)[-1] == (RebalanceStarted, Cause.LEADER_REJOINED)

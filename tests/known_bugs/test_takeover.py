@@ -26,15 +26,15 @@ def test_l5_an_owner_that_loses_a_partition_while_reading_does_not_serve_it() ->
     async def story() -> None:
         storage = MemoryStorage(partitions=1)
         first = await SimulatedProcess(storage).start()
-        told = await first.stable_group("a", "b")
+        joined = await first.stable_group("a", "b")
         slow, log = process_on(storage, Interrupted)
         starting = asyncio.create_task(slow.start())
         await log.halfway.wait()
         quick = await SimulatedProcess(storage).start()
-        left = await quick.leave(told["b"].member_id)
+        left = await quick.leave(joined["b"].member_id)
         assert left.members[0].error is ErrorCode.none
-        waiting = quick.join("a", told["a"].member_id)
-        assert (await waiting).generation_id == told["a"].generation_id + 1
+        waiting = quick.join("a", joined["a"].member_id)
+        assert (await waiting).generation_id == joined["a"].generation_id + 1
         log.go_on.set()
         with pytest.raises(Deposed):
             await starting
@@ -86,17 +86,17 @@ def test_l9_after_a_takeover_each_session_has_exactly_its_full_timeout(after_s: 
     async def story() -> None:
         storage = MemoryStorage()
         first = await SimulatedProcess(storage).start()
-        told = await first.stable_group("a", "b")
+        joined = await first.stable_group("a", "b")
         await asyncio.sleep(after_s)
         second = await SimulatedProcess(storage).start()
         await asyncio.sleep(9.9)
         assert (await second.describe()).state is GroupState.STABLE
-        assert (await second.heartbeat(told["a"])).error is ErrorCode.none
+        assert (await second.heartbeat(joined["a"])).error is ErrorCode.none
         await asyncio.sleep(0.2)
-        assert (await second.heartbeat(told["b"])).error is ErrorCode.unknown_member_id
-        assert (await second.heartbeat(told["a"])).error is ErrorCode.rebalance_in_progress
+        assert (await second.heartbeat(joined["b"])).error is ErrorCode.unknown_member_id
+        assert (await second.heartbeat(joined["a"])).error is ErrorCode.rebalance_in_progress
         third = await SimulatedProcess(storage).start()
-        assert (await third.heartbeat(told["b"])).error is ErrorCode.unknown_member_id, "the dead came back"
+        assert (await third.heartbeat(joined["b"])).error is ErrorCode.unknown_member_id, "the dead came back"
         await asyncio.sleep(10.1)
         assert (await third.describe()).members == ()
         await third.runtime.stop()

@@ -58,12 +58,12 @@ def test_r10_claims_of_an_old_generation_reach_the_leader_as_what_they_are() -> 
     generations.append(h.live.generation_id)
     assert first.outcome.members != second.outcome.members
     read = entity_reader(ConsumerProtocolSubscription)
-    told = {}
+    reported = {}
     for member in second.outcome.members:
         message, size = read(member.metadata, 2)
         assert size + 2 == len(member.metadata)
-        told[member.group_instance_id] = (message.generation_id, message.owned_partitions[0].partitions)
-    assert told == {"a": (2, (0, 1, 4, 5)), "b": (2, (2, 3)), "c": (1, (4, 5))}
+        reported[member.group_instance_id] = (message.generation_id, message.owned_partitions[0].partitions)
+    assert reported == {"a": (2, (0, 1, 4, 5)), "b": (2, (2, 3)), "c": (1, (4, 5))}
     h.leave_instance("a", "b", "c")
     h.form(h.static("a", protocols=claim(generation_id=-1)))
     generations.append(h.live.generation_id)
@@ -129,22 +129,22 @@ def test_r13_a_leave_without_a_coordinator_is_answered_and_the_member_expires_in
     async def story() -> None:
         storage = MemoryStorage()
         first = await SimulatedProcess(storage).start()
-        told = await first.stable_group("a", "b")
+        joined = await first.stable_group("a", "b")
         second = SimulatedProcess(storage)
-        while_loading = await second.leave(told["b"].member_id)
+        while_loading = await second.leave(joined["b"].member_id)
         assert while_loading.error is ErrorCode.coordinator_load_in_progress
         first.log.fail_next_append()
-        assert (await first.leave(told["b"].member_id)).error is ErrorCode.not_coordinator
+        assert (await first.leave(joined["b"].member_id)).error is ErrorCode.not_coordinator
         await first.runtime.stop()
-        assert (await first.leave(told["b"].member_id)).error is ErrorCode.coordinator_not_available
+        assert (await first.leave(joined["b"].member_id)).error is ErrorCode.coordinator_not_available
         await second.start()
         errors = []
         for _ in range(11):
             await asyncio.sleep(1)
-            errors.append((await second.heartbeat(told["a"])).error)
+            errors.append((await second.heartbeat(joined["a"])).error)
         assert errors[:9] == [ErrorCode.none] * 9
         assert errors[-1] is ErrorCode.rebalance_in_progress
-        assert (await second.heartbeat(told["b"])).error is ErrorCode.unknown_member_id
+        assert (await second.heartbeat(joined["b"])).error is ErrorCode.unknown_member_id
         await second.runtime.stop()
 
     simulate(story())
@@ -280,10 +280,10 @@ def test_r17_simultaneous_first_joins_without_a_delay_do_not_wait_for_the_timeou
         for instance in "abc":
             members.append(asyncio.create_task(consume(process, instance, 3)))
             await asyncio.sleep(gap_ms / 1000)
-        told = await asyncio.gather(*members)
+        reported = await asyncio.gather(*members)
         took_ms = process.clock.monotonic_ms() - started_ms
         assert took_ms < 2_000, "the rebalance timeout is 30 s"
-        assert len({joined.generation_id for joined in told}) == 1
+        assert len({joined.generation_id for joined in reported}) == 1
         await process.runtime.stop()
 
     simulate(story())

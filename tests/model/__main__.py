@@ -9,7 +9,7 @@ from tests.model.scopes import SCOPES
 from tests.model.search import Report, Search
 
 
-def told(report: Report) -> str:
+def text_of(report: Report) -> str:
     """The report for people."""
     rate = report.transitions / max(report.seconds, 0.001)
     whole = ", which is all there is" if report.is_all else ""
@@ -37,7 +37,7 @@ def main() -> int:
     failed = False
     for name in given.scopes or SCOPES:
         report = Search(SCOPES[name], jobs=given.jobs).run(depth=given.depth, seconds=given.seconds)
-        print(f"{name}: {told(report)}", flush=True)
+        print(f"{name}: {text_of(report)}", flush=True)
         failed = failed or report.violation is not None
     return int(failed)
 

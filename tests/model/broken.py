@@ -158,7 +158,9 @@ def blames_static_members_for_not_rejoining(
     return _rewritten(group, decision, rewrite)
 
 
-def keeps_who_did_not_rejoin(_c: AnyCommand, group: Group | None, _s: SoftState, decision: Decision) -> Decision:
+def keeps_members_that_did_not_rejoin(
+    _c: AnyCommand, group: Group | None, _s: SoftState, decision: Decision
+) -> Decision:
     """Dynamic members stay in the next generation without having come for it."""
     if not any(isinstance(event, JoinPhaseCompleted) for event in decision.events):
         return decision
@@ -181,7 +183,7 @@ def lets_the_fenced_heartbeat(_c: AnyCommand, _g: Group | None, _s: SoftState, d
     return _answered(decision, change)
 
 
-def tells_everybody_that_it_leads(_c: AnyCommand, _g: Group | None, _s: SoftState, decision: Decision) -> Decision:
+def names_every_member_as_leader(_c: AnyCommand, _g: Group | None, _s: SoftState, decision: Decision) -> Decision:
     def change(outcome: Outcome) -> Outcome:
         if not isinstance(outcome, JoinGroupOutcome) or outcome.error is not ErrorCode.none:
             return outcome
@@ -229,7 +231,7 @@ def never_ends_the_join_phase(
     return Decision(group=group, soft=later)
 
 
-def puts_off_the_end_for_who_comes(c: AnyCommand, _g: Group | None, soft: SoftState, decision: Decision) -> Decision:
+def extends_the_phase_for_each_join(c: AnyCommand, _g: Group | None, soft: SoftState, decision: Decision) -> Decision:
     if not isinstance(c, JoinGroup) or soft.join_deadline_ms is None or decision.soft.join_deadline_ms is None:
         return decision
     later = decision.soft.copy()
@@ -237,9 +239,7 @@ def puts_off_the_end_for_who_comes(c: AnyCommand, _g: Group | None, soft: SoftSt
     return replace(decision, soft=later)
 
 
-def does_not_look_who_is_there(
-    command: AnyCommand, group: Group | None, soft: SoftState, decision: Decision
-) -> Decision:
+def ignores_present_members(command: AnyCommand, group: Group | None, soft: SoftState, decision: Decision) -> Decision:
     """An id that was handed out expires, and it is not noticed that the phase waited only for it."""
     if not isinstance(command, ExpirePendingMember):
         return decision
@@ -318,7 +318,7 @@ BROKEN: dict[str, tuple[int, Rules]] = {
     "leads under its old id": (1, _after(leads_under_its_old_id)),
     "lets the fenced heartbeat": (2, _after(lets_the_fenced_heartbeat)),
     "gives all the same": (3, _after(gives_all_the_same)),
-    "tells everybody that it leads": (3, _after(tells_everybody_that_it_leads)),
+    "tells everybody that it leads": (3, _after(names_every_member_as_leader)),
     "keeps older assignments": (3, _after(keeps_older_assignments)),
     "keeps the generation": (4, _after(keeps_the_generation)),
     "never ends the join phase": (5, _after(never_ends_the_join_phase)),
@@ -333,11 +333,11 @@ BROKEN: dict[str, tuple[int, Rules]] = {
     "forgets the join timer after a takeover": (10, _resuming(_forgets_the_join_timer)),
     "forgets the sync timer after a takeover": (10, _resuming(_forgets_the_sync_timer)),
     "changes what it was given": (11, _after(changes_what_it_was_given)),
-    "puts off the end for who comes": (12, _after(puts_off_the_end_for_who_comes)),
+    "puts off the end for who comes": (12, _after(extends_the_phase_for_each_join)),
     "takes a repetition for somebody else": (13, Rules(decide=_another_id)),
     "rebalances after a restart": (14, Rules(decide=_rebalances_after_restart)),
     "blames static members for not rejoining": (15, _after(blames_static_members_for_not_rejoining)),
-    "keeps who did not rejoin": (16, _after(keeps_who_did_not_rejoin)),
-    "does not look who is there": (17, _after(does_not_look_who_is_there)),
+    "keeps who did not rejoin": (16, _after(keeps_members_that_did_not_rejoin)),
+    "does not look who is there": (17, _after(ignores_present_members)),
 }
 """Broken rules by their fault: the number of the invariant that does not hold, and the rules."""

@@ -5,7 +5,7 @@ Bounded by depth, not by time, so that every machine looks at the same states. `
 
 import pytest
 
-from tests.model.__main__ import told
+from tests.model.__main__ import text_of
 from tests.model.broken import BROKEN
 from tests.model.scopes import BEYOND, SCOPES
 from tests.model.search import Search
@@ -23,7 +23,7 @@ JOBS = 2
 def test_no_interleaving_breaks_an_invariant(name: str) -> None:
     """Every state within some steps of a group's ordinary way is looked at, and nothing is wrong with any."""
     report = Search(SCOPES[name], jobs=JOBS).run(depth=DEPTHS[name])
-    assert report.violation is None, told(report)
+    assert report.violation is None, text_of(report)
     assert report.depth == DEPTHS[name]
     assert report.states >= STATES[name]
 
@@ -37,7 +37,7 @@ def test_broken_rules_are_found(name: str) -> None:
     number, rules = BROKEN[name]
     report = Search(SCOPES["new clients"], rules=rules).run(depth=3)
     assert report.violation is not None, f"nothing was found in {report.states} states"
-    assert report.violation.number == number, told(report)
+    assert report.violation.number == number, text_of(report)
 
 
 def test_every_invariant_has_rules_that_break_it() -> None:

@@ -195,12 +195,12 @@ class World:
                 continue
             if reply.request_id not in open_:
                 raise Violation(8, f"answered, and nobody waits for it: {reply}")
-            asked = open_[reply.request_id]
+            request = open_[reply.request_id]
             open_ = {key: value for key, value in open_.items() if key != reply.request_id}
-            check_answer(asked.command, reply.outcome, decision, state.fenced, asked.member_id)
-            process = processes[asked.process]
+            check_answer(request.command, reply.outcome, decision, state.fenced, request.member_id)
+            process = processes[request.process]
             if process.waiting == reply.request_id:
-                processes[asked.process] = _learn(process, asked.command, reply.outcome)
+                processes[request.process] = _learn(process, request.command, reply.outcome)
         if request_id is not None and own is None:
             assert who is not None
             assert isinstance(command, JoinGroup | SyncGroup)

@@ -168,17 +168,17 @@ def history_lived(h: Unchecked, *, is_seen: bool = True) -> History:
 
     `is_seen`: whether the former owner recorded that it was alive until then.
     """
-    told = [item for item in history_of(h).items if isinstance(item, Happened)]
+    reported = [item for item in history_of(h).items if isinstance(item, Happened)]
     items: list[Item] = [elected(0, h.settings)]
     at = 0
     for epoch, (events, wall_ms) in enumerate(h.takeovers, 1):
         items += [
-            *told[at:events],
+            *reported[at:events],
             elected(epoch, h.settings),
             ready(epoch, wall_ms, seen_ms=wall_ms if is_seen else None),
         ]
         at = events
-    return History(group_id=h.group_id, log="lived", items=(*items, *told[at:]))
+    return History(group_id=h.group_id, log="lived", items=(*items, *reported[at:]))
 
 
 def started(h: Harness) -> int:

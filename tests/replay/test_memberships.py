@@ -18,6 +18,7 @@ from tests.replay.memberships import SET, SUBTRACT, two
 from tests.replay.played import alive, history_of, rejoin
 from tests.replay.told import (
     happenings,
+    last_rebalance,
     names,
     printed,
     printed_history,
@@ -25,7 +26,6 @@ from tests.replay.told import (
     rebalances_of,
     since,
     state_of,
-    told,
 )
 from tests.replay.whole import lines, rerun
 
@@ -33,7 +33,7 @@ from tests.replay.whole import lines, rerun
 @pytest.mark.parametrize("play", memberships.STORIES, ids=lambda play: play.__name__)
 def test_each_story_matches_its_golden(play: Callable[[], Harness]) -> None:
     """The last rebalance, the plans, and the happenings that started none."""
-    assert_golden(f"why-{play.__name__}.txt", printed_rebalances([told(play())]))
+    assert_golden(f"why-{play.__name__}.txt", printed_rebalances([last_rebalance(play())]))
 
 
 @pytest.mark.parametrize("play", [*memberships.STORIES, memberships.unfinished], ids=lambda play: play.__name__)
@@ -75,7 +75,7 @@ def test_the_state_shows_roles_registrations_and_settings() -> None:
 
 def test_arrivals_that_waited_are_no_causes_but_what_was_spared() -> None:
     """Three joins make one rebalance: they are counted, and not folded in."""
-    rebalance = told(memberships.registration())
+    rebalance = last_rebalance(memberships.registration())
     assert rebalance.trigger.cause is Cause.REGISTRATION_COMPLETE
     assert rebalance.trigger.planned is not None
     assert names(rebalance.trigger.planned.came) == ["c", "d", "e"]
@@ -85,7 +85,7 @@ def test_arrivals_that_waited_are_no_causes_but_what_was_spared() -> None:
 
 
 def test_members_that_joined_in_time_and_that_did_not() -> None:
-    planned = told(memberships.registration_late()).trigger.planned
+    planned = last_rebalance(memberships.registration_late()).trigger.planned
     assert planned is not None
     assert (names(planned.came), planned.did_not_come) == (["c"], ("d", "e"))
 
@@ -99,7 +99,7 @@ def test_a_newcomer_within_a_join_phase_waited_for_nothing() -> None:
     c = h.static("c")
     c.join()
     rejoin(a, with_them=[c])
-    rebalance = told(h)
+    rebalance = last_rebalance(h)
     assert [seen.cause for seen in rebalance.folded] == [Cause.NEW_STATIC_MEMBER]
     assert happenings(h, HappeningKind.JOINS_GATHERED) == []
 
@@ -119,7 +119,7 @@ def test_a_registration_that_expired_without_members_is_reported() -> None:
 
 def test_members_that_left_and_that_were_removed() -> None:
     """Partitions of members that left before belonged to them until the rebalance."""
-    rebalance = told(memberships.retirement_late())
+    rebalance = last_rebalance(memberships.retirement_late())
     planned = rebalance.trigger.planned
     assert planned is not None
     assert (names(planned.went), names(planned.removed)) == (["c"], ["d"])
@@ -136,7 +136,7 @@ def test_a_rebalance_for_another_reason_settles_what_the_retired_left() -> None:
     rejoin(a, d)
     d.leave()
     rejoin(a)
-    planned = told(h).trigger.planned
+    planned = last_rebalance(h).trigger.planned
     assert planned is not None
     assert names(planned.went) == ["d"]
 
@@ -144,7 +144,7 @@ def test_a_rebalance_for_another_reason_settles_what_the_retired_left() -> None:
 def test_changed_settings_are_shown_with_old_values() -> None:
     """In the trigger, and in the history if it is known."""
     h = memberships.configured()
-    planned = told(h).trigger.planned
+    planned = last_rebalance(h).trigger.planned
     assert planned is not None
     assert [(each.name, each.before, each.after) for each in planned.configs] == [
         ("target.group.size", "2", "1"),
@@ -165,7 +165,7 @@ def test_the_last_two_go_in_one_request() -> None:
     h.alter((RETIRED, SET, "c,d"))
     h.leave_instance("c", "d")
     rejoin(a, b)
-    trigger = told(h).trigger
+    trigger = last_rebalance(h).trigger
     assert trigger.cause is Cause.RETIREMENT_COMPLETE
     assert names(trigger.who) == ["c", "d"]
 
@@ -206,7 +206,7 @@ def test_a_withdrawn_registration_admits_waiting_members() -> None:
     c.join()
     h.sleep(10)
     h.alter((REGISTERED, SUBTRACT, "c"))
-    trigger = told(h).trigger
+    trigger = last_rebalance(h).trigger
     assert trigger.cause is Cause.REGISTRATION_WITHDRAWN
     assert trigger.text == (
         "an administrator (client admin at 10.0.0.9, User:admin) withdrew the registration of instances: "

@@ -403,13 +403,13 @@ def side_by_side() -> list[StoredRecord]:
             records += [*([BROKEN_KEY] if position == owners[-1] else []), *records_of([event], FORMAT_LEVEL)]
             continue
         for number in range(SIDE_BY_SIDE):
-            told: AnyEvent = msgspec.structs.replace(event, group_id=GroupId(f"orders-{number}"))
-            if number == 1 and position == forged and isinstance(told, MemberAssigned):
-                told = msgspec.structs.replace(
-                    told, member=msgspec.structs.replace(told.member, client_host="/6.6.6.6")
+            reported: AnyEvent = msgspec.structs.replace(event, group_id=GroupId(f"orders-{number}"))
+            if number == 1 and position == forged and isinstance(reported, MemberAssigned):
+                reported = msgspec.structs.replace(
+                    reported, member=msgspec.structs.replace(reported.member, client_host="/6.6.6.6")
                 )
             if not (number == 2 and position == lost):
-                records += records_of([told], FORMAT_LEVEL)
+                records += records_of([reported], FORMAT_LEVEL)
             if number == 3 and position == lost:
                 records.append(broken_value("orders-3"))
     records += [BROKEN_KEY, *records_of([events[0]], FORMAT_LEVEL), broken_value("orders-4")]

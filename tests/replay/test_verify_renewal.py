@@ -23,14 +23,14 @@ async def renewed_meanwhile() -> list[StoredRecord]:
     """A member leaves while the fence record of the renewed claim is being stored."""
     storage = MemoryStorage(1)
     process = await SimulatedProcess(storage, claim_renewal_ms=RENEWAL_MS).start()
-    told = await process.stable_group("a", "b")
+    joined = await process.stable_group("a", "b")
     claim, left = process.log.claim, list[asyncio.Future[LeaveGroupOutcome]]()
 
     async def leave_meanwhile(partition: int) -> MemoryLogWriter:
         writer = await claim(partition)
         stored = process.log.hold_acknowledgements()
         loop = asyncio.get_running_loop()
-        loop.call_later(0.5, lambda: left.append(process.leave(told["a"].member_id)))
+        loop.call_later(0.5, lambda: left.append(process.leave(joined["a"].member_id)))
         loop.call_later(1.0, stored.set)
         return writer
 

@@ -44,19 +44,19 @@ def printed_history(history: History, width: int = 100) -> str:
 def printed_incidents(incidents: Iterable[Incident], form: Format = Format.TABLE, width: int = 100) -> str:
     """Return the output of `why --all`."""
     out = io.StringIO()
-    told = list(incidents)
+    reported = list(incidents)
     console = console_of(out, width)
-    stream = incident_stream(told[0].group_id, "memory", None, View(form=form), console)
-    for incident in told:
+    stream = incident_stream(reported[0].group_id, "memory", None, View(form=form), console)
+    for incident in reported:
         stream.feed(incident, Detail.WHOLE)
     stream.end()
     return out.getvalue()
 
 
-def printed_rebalances(told: Iterable[Rebalance], width: int = 100) -> str:
+def printed_rebalances(reported: Iterable[Rebalance], width: int = 100) -> str:
     """Return each rebalance as `why --generation` prints it below its incident."""
     out = io.StringIO()
-    for number, rebalance in enumerate(told):
+    for number, rebalance in enumerate(reported):
         out.write("\n" if number else "")
         print_rebalance(rebalance, console_of(out, width))
     return out.getvalue()
@@ -66,7 +66,7 @@ def rebalances_of(history: History) -> list[Rebalance]:
     return rebalances(history.group_id, history.items)
 
 
-def told(h: Harness) -> Rebalance:
+def last_rebalance(h: Harness) -> Rebalance:
     """Return the last rebalance."""
     return rebalances_of(history_of(h))[-1]
 
@@ -81,7 +81,7 @@ def since(history: History) -> tuple[Happening, ...]:
 
 def happenings(h: Harness, kind: HappeningKind) -> list[Happening]:
     """Return the happenings before the last rebalance, and since."""
-    return [each for each in (*told(h).avoided, *since(history_of(h))) if each.kind is kind]
+    return [each for each in (*last_rebalance(h).avoided, *since(history_of(h))) if each.kind is kind]
 
 
 def state_of(h: Harness) -> StateAt:

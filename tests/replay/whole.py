@@ -46,10 +46,10 @@ async def read_histories(log: EventLog, *, group: GroupId | None = None, **given
     """
     reading = Reading(log=log, **given)
     if group is None:
-        told = {each: tuple(with_gaps(reads)) for each, reads in (await _reads(reading)).items()}
+        reported = {each: tuple(with_gaps(reads)) for each, reads in (await _reads(reading)).items()}
     else:
-        told = {group: tuple([item async for item in items(reading, from_the_beginning(group))])}
-    return {each: History(group_id=each, log=log.location, items=whole) for each, whole in told.items() if whole}
+        reported = {group: tuple([item async for item in items(reading, from_the_beginning(group))])}
+    return {each: History(group_id=each, log=log.location, items=whole) for each, whole in reported.items() if whole}
 
 
 async def _reads(reading: Reading) -> dict[GroupId, list[Told]]:
@@ -77,8 +77,8 @@ def incidents(history: History) -> list[Incident]:
 def rebalances(group_id: GroupId, items: Iterable[Item]) -> list[Rebalance]:
     """Return all rebalances, in order; the last one may be running."""
     timeline = Timeline()
-    told = [timeline.feed(step) for step in Transitions(group_id).steps(items)]
-    return [each for each in (*told, timeline.running()) if each is not None]
+    reported = [timeline.feed(step) for step in Transitions(group_id).steps(items)]
+    return [each for each in (*reported, timeline.running()) if each is not None]
 
 
 def lines(history: History) -> list[Line]:

@@ -25,9 +25,9 @@ def script(group_id: str) -> Script:
 
 async def write(log: EventLog, scripts: Iterable[Script]) -> None:
     """Append the transitions of each script to its partition."""
-    for told in scripts:
-        writer = await log.claim(told.partition)
-        verdicts = await writer.append(told.stored_transitions())
+    for reported in scripts:
+        writer = await log.claim(reported.partition)
+        verdicts = await writer.append(reported.stored_transitions())
         assert not any(verdicts)
 
 
@@ -37,8 +37,8 @@ def stored_items(items: Iterable[Item], partition: int) -> list[StoredRecord]:
     for item in items:
         if isinstance(item, Gap):
             continue
-        told = [broken_value("orders")] if isinstance(item, Broken) else records_of([item.event], FORMAT_LEVEL)
-        for record in told:
+        reported = [broken_value("orders")] if isinstance(item, Broken) else records_of([item.event], FORMAT_LEVEL)
+        for record in reported:
             at_ms = item.position.timestamp_ms
             records.append(StoredRecord(partition, len(records), at_ms, record.key, record.value))
     return records

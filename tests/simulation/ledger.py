@@ -7,7 +7,7 @@ from collections import Counter
 import msgspec
 
 
-class Told(msgspec.Struct, frozen=True, kw_only=True):
+class ClientReply(msgspec.Struct, frozen=True, kw_only=True):
     """A successful response. Times are the world's: when the client asked, when the response left the process, when it
     was received.
 
@@ -27,20 +27,20 @@ class Told(msgspec.Struct, frozen=True, kw_only=True):
     heard_s: float
 
 
-class JoinTold(Told, frozen=True, kw_only=True):
+class JoinReply(ClientReply, frozen=True, kw_only=True):
     leader: str
 
 
-class SyncTold(Told, frozen=True, kw_only=True):
+class SyncReply(ClientReply, frozen=True, kw_only=True):
     assignment: bytes
 
 
-class CommitTold(Told, frozen=True, kw_only=True):
+class CommitReply(ClientReply, frozen=True, kw_only=True):
     partition: int
     offset: int
 
 
-class FetchTold(Told, frozen=True, kw_only=True):
+class FetchReply(ClientReply, frozen=True, kw_only=True):
     partition: int
     offset: int
 
@@ -49,12 +49,12 @@ class Ledger:
     """See the module. `counts`: what happened how often; requests by API, and errors by code."""
 
     def __init__(self) -> None:
-        self.joins: list[JoinTold] = []
-        self.syncs: list[SyncTold] = []
-        self.heartbeats: list[Told] = []
-        self.commits: list[CommitTold] = []
-        self.fetches: list[FetchTold] = []
-        self.leaves: list[Told] = []
+        self.joins: list[JoinReply] = []
+        self.syncs: list[SyncReply] = []
+        self.heartbeats: list[ClientReply] = []
+        self.commits: list[CommitReply] = []
+        self.fetches: list[FetchReply] = []
+        self.leaves: list[ClientReply] = []
         self.counts: Counter[str] = Counter()
         self.lost_joins: Counter[str] = Counter()
         """How many joins of new members had no answer, by group: each may have made a member."""

@@ -22,7 +22,7 @@ from tests.simulation.client import (
     Members,
     NoAnswer,
 )
-from tests.simulation.ledger import CommitTold, FetchTold, JoinTold, SyncTold, Told
+from tests.simulation.ledger import ClientReply, CommitReply, FetchReply, JoinReply, SyncReply
 from tests.simulation.muster_server import TOPIC, TOPIC_PARTITIONS
 
 SESSION_S: Final = 6.0
@@ -114,7 +114,7 @@ class Member(Client):
             await asyncio.sleep(PAUSE_S)
             return False
         self.generation_id = answer["generation_id"]
-        self._ledger.joins.append(JoinTold(leader=answer["leader"], **self._told(asked_s)))
+        self._ledger.joins.append(JoinReply(leader=answer["leader"], **self._told(asked_s)))
         self._members = [member["member_id"] for member in answer["members"]]
         return True
 
@@ -151,7 +151,7 @@ class Member(Client):
             return False
         assignment = answer["assignment"]
         self._assigned = partitions_of(assignment)
-        self._ledger.syncs.append(SyncTold(assignment=assignment, **self._told(asked_s)))
+        self._ledger.syncs.append(SyncReply(assignment=assignment, **self._told(asked_s)))
         return True
 
     async def _stay(self) -> None:
@@ -184,7 +184,7 @@ class Member(Client):
         if error == NONE:
             self.last_heartbeat_s = self._world.now_s
             if self._is_heard_since(asked_s):
-                self._ledger.heartbeats.append(Told(**self._told(asked_s)))
+                self._ledger.heartbeats.append(ClientReply(**self._told(asked_s)))
         elif error != REBALANCING:
             self._forgotten(error)
         return bool(error == NONE)
@@ -213,7 +213,7 @@ class Member(Client):
             return
         error = answer["topics"][0]["partitions"][0]["error_code"]
         if error == NONE:
-            self._ledger.commits.append(CommitTold(partition=partition, offset=offset, **self._told(asked_s)))
+            self._ledger.commits.append(CommitReply(partition=partition, offset=offset, **self._told(asked_s)))
         elif error in {NOT_AVAILABLE, NOT_COORDINATOR}:
             self._drop()
 
@@ -222,10 +222,10 @@ class Member(Client):
         answer = await self._ask("OffsetFetch", 7, topics=None, require_stable=True)
         for topic in answer["topics"]:
             for found in topic["partitions"]:
-                told = FetchTold(
+                reported = FetchReply(
                     partition=found["partition_index"], offset=found["committed_offset"], **self._told(asked_s)
                 )
-                self._ledger.fetches.append(told)
+                self._ledger.fetches.append(reported)
 
     async def _leave(self) -> None:
         asked_s = self._world.now_s
@@ -233,7 +233,7 @@ class Member(Client):
         answer = await self._ask("LeaveGroup", 4, members=[member])
         (left,) = answer["members"]
         if left["error_code"] == NONE:
-            self._ledger.leaves.append(Told(**self._told(asked_s)))
+            self._ledger.leaves.append(ClientReply(**self._told(asked_s)))
         self._killed()
         await asyncio.sleep(self._random.uniform(0.5, 6))
 

@@ -115,10 +115,10 @@ class SimulatedProcess:
     def submit(self, command: AnyRequest) -> "asyncio.Future[Outcome]":
         """Send a request; the future has its answer."""
         answer: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
-        asked = type(command).__name__, command.caller  # not the command, whose content is not to be kept
+        requested = type(command).__name__, command.caller  # not the command, whose content is not to be kept
 
         def reply(outcome: Outcome) -> None:
-            assert not answer.done(), f"answered twice: {asked}"
+            assert not answer.done(), f"answered twice: {requested}"
             answer.set_result(outcome)
 
         (self._in_front or self.runtime).submit(command, reply)
@@ -245,8 +245,8 @@ class SimulatedProcess:
     async def stable_group(self, *instances: str) -> dict[str, JoinGroupOutcome]:
         """A stable group of these static members: the join responses."""
         joins = {instance: self.join(instance) for instance in instances}
-        told = {instance: await join for instance, join in joins.items()}
-        syncs = [self.sync(joined) for joined in told.values()]
+        reported = {instance: await join for instance, join in joins.items()}
+        syncs = [self.sync(joined) for joined in reported.values()]
         for sync in syncs:
             assert (await sync).error is ErrorCode.none
-        return told
+        return reported

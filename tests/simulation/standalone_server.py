@@ -36,8 +36,8 @@ class _CheckedOffsets(TopicOffsetStore):
         broker = self._server.surroundings.topics.offsets
         if standby is not None and not standby.is_spent:
             broker.read_on += 1
-            said = offsets_of(broker.storage.between(partition, 0, standby.loading.next_offset))
-            if offsets_in(standby.loading.offsets) != said or set(claimed.groups) != said.keys():
+            reported = offsets_of(broker.storage.between(partition, 0, standby.loading.next_offset))
+            if offsets_in(standby.loading.offsets) != reported or set(claimed.groups) != reported.keys():
                 self._server.world.failures.append(AssertionError("a standby says other offsets than the topic"))
         return claimed
 

@@ -46,7 +46,7 @@ from muster.events.partitioner import partition_for
 from muster.events.projector import Projector
 from muster.events.state import Group
 from tests.simulation.committed import offsets_in, offsets_of
-from tests.simulation.ledger import CommitTold, Ledger, Told
+from tests.simulation.ledger import ClientReply, CommitReply, Ledger
 from tests.simulation.log_broker import Appended, LogBroker
 from tests.simulation.members import HEARTBEAT_S, SESSION_S, Member, partitions_of
 from tests.simulation.muster_server import MusterServer
@@ -105,13 +105,13 @@ def recorded_in(broker: LogBroker) -> Iterator[Recorded]:
 
 def _shared_partitions(ledger: Ledger) -> Iterator[str]:
     holders: dict[tuple[_Group, int, int], tuple[str, str]] = {}
-    for told in ledger.syncs:
-        who = told.instance or told.member_id
-        for partition in partitions_of(told.assignment):
-            key = told.group_id, told.generation_id, partition
-            holder, by = holders.setdefault(key, (who, told.process))
+    for answer in ledger.syncs:
+        who = answer.instance or answer.member_id
+        for partition in partitions_of(answer.assignment):
+            key = answer.group_id, answer.generation_id, partition
+            holder, by = holders.setdefault(key, (who, answer.process))
             if holder != who:
-                yield f"{key} was assigned to {holder} by {by} and to {who} by {told.process}"
+                yield f"{key} was assigned to {holder} by {by} and to {who} by {answer.process}"
 
 
 def _stored_commits(broker: LogBroker) -> Mapping[tuple[_Group, int], list[tuple[int, int]]]:
@@ -131,7 +131,7 @@ def _old_offsets(ledger: Ledger, broker: LogBroker) -> Iterator[str]:
         (group_id, partition): {offset: number for number, (_, offset) in enumerate(commits)}
         for (group_id, partition), commits in _stored_commits(broker).items()
     }
-    accepted: dict[tuple[_Group, int], list[CommitTold]] = defaultdict(list)
+    accepted: dict[tuple[_Group, int], list[CommitReply]] = defaultdict(list)
     for commit in ledger.commits:
         accepted[commit.group_id, commit.partition].append(commit)
     for fetch in ledger.fetches:
@@ -140,7 +140,7 @@ def _old_offsets(ledger: Ledger, broker: LogBroker) -> Iterator[str]:
         for commit in accepted[fetch.group_id, fetch.partition]:
             if commit.heard_s < fetch.asked_s and numbers.get(commit.offset, -1) > found:
                 yield (
-                    f"{_said(fetch)} has the offset {fetch.offset}, when {commit.process} had accepted {commit.offset}"
+                    f"{_text(fetch)} has the offset {fetch.offset}, when {commit.process} had accepted {commit.offset}"
                 )
 
 
@@ -150,9 +150,9 @@ def _lost_commits(ledger: Ledger, broker: LogBroker) -> Iterator[str]:
         for (older, offset), (newer, later) in pairwise(commits):
             if newer < older:
                 yield f"{group_id}, {partition}: {offset} of generation {older} was overwritten by {later} of {newer}"
-    for told in ledger.commits:
-        if (told.generation_id, told.offset) not in stored[told.group_id, told.partition]:
-            yield f"{told.group_id}: the commit {told.offset} that {told.process} accepted is not there"
+    for answer in ledger.commits:
+        if (answer.generation_id, answer.offset) not in stored[answer.group_id, answer.partition]:
+            yield f"{answer.group_id}: the commit {answer.offset} that {answer.process} accepted is not there"
 
 
 def _not_recorded(ledger: Ledger, recorded: list[Recorded]) -> Iterator[str]:
@@ -174,55 +174,55 @@ def _not_recorded(ledger: Ledger, recorded: list[Recorded]) -> Iterator[str]:
         # An absorbed restart of a leader, repeated at the next owner: the former leader is no longer known.
         leader = join.leader or join.member_id
         if (join.group_id, join.generation_id, leader) not in leaders:
-            yield f"{_said(join)} joined under leader {join.leader}, which no event says"
+            yield f"{_text(join)} joined under leader {join.leader}, which no event says"
     for sync in ledger.syncs:
         if (sync.group_id, sync.member_id, sync.assignment) not in assigned:
-            yield f"{_said(sync)} has the assignment {sync.assignment!r}, which no event says"
+            yield f"{_text(sync)} has the assignment {sync.assignment!r}, which no event says"
     for left in ledger.leaves:
         if (left.group_id, left.member_id) not in removed:
-            yield f"{_said(left)} has left, which no event says"
+            yield f"{_text(left)} has left, which no event says"
 
 
-def _said(told: Told) -> str:
-    return f"{told.process} told {told.member_id} of {told.group_id} at {told.heard_s:.3f} that it"
+def _text(answer: ClientReply) -> str:
+    return f"{answer.process} told {answer.member_id} of {answer.group_id} at {answer.heard_s:.3f} that it"
 
 
 def _evicted(ledger: Ledger, recorded: list[Recorded]) -> Iterator[str]:
-    heartbeats: dict[tuple[str, _Group, str], list[Told]] = defaultdict(list)
-    for told in ledger.heartbeats:
-        if not told.is_delegated:
-            heartbeats[told.process, told.group_id, told.member_id].append(told)
+    heartbeats: dict[tuple[str, _Group, str], list[ClientReply]] = defaultdict(list)
+    for answer in ledger.heartbeats:
+        if not answer.is_delegated:
+            heartbeats[answer.process, answer.group_id, answer.member_id].append(answer)
     for event, batch in evictions(recorded):
-        for told in heartbeats[batch.process, event.group_id, event.member.member_id]:
-            if told.asked_s > batch.sent_s - SESSION_S + CLOCK_S and told.left_s < batch.sent_s:
+        for answer in heartbeats[batch.process, event.group_id, event.member.member_id]:
+            if answer.asked_s > batch.sent_s - SESSION_S + CLOCK_S and answer.left_s < batch.sent_s:
                 yield (
                     f"{batch.process} evicted {event.member.member_id} at {batch.sent_s:.3f}, after a heartbeat of"
-                    f" {told.asked_s:.3f}"
+                    f" {answer.asked_s:.3f}"
                 )
 
 
 def _evicted_though_heard(ledger: Ledger, recorded: list[Recorded], lease_s: float) -> Iterator[str]:
-    heartbeats: dict[tuple[_Group, str], list[Told]] = defaultdict(list)
-    for told in ledger.heartbeats:
-        heartbeats[told.group_id, told.member_id].append(told)
+    heartbeats: dict[tuple[_Group, str], list[ClientReply]] = defaultdict(list)
+    for answer in ledger.heartbeats:
+        heartbeats[answer.group_id, answer.member_id].append(answer)
     for event, batch in evictions(recorded):
-        for told in heartbeats[event.group_id, event.member.member_id]:
-            if told.asked_s > batch.sent_s - SESSION_S + lease_s + SLACK_S and told.passed_s < batch.sent_s:
+        for answer in heartbeats[event.group_id, event.member.member_id]:
+            if answer.asked_s > batch.sent_s - SESSION_S + lease_s + SLACK_S and answer.passed_s < batch.sent_s:
                 yield (
-                    f"{batch.process} evicted {event.member.member_id} at {batch.sent_s:.3f}, when {told.process} had"
-                    f" accepted a heartbeat of {told.asked_s:.3f}"
+                    f"{batch.process} evicted {event.member.member_id} at {batch.sent_s:.3f}, when {answer.process} had"
+                    f" accepted a heartbeat of {answer.asked_s:.3f}"
                 )
 
 
 def _old_news(ledger: Ledger, recorded: list[Recorded], lease_s: float) -> Iterator[str]:
     ends = _ends(recorded)
-    for told in ledger.heartbeats:
-        if told.passed_s - told.left_s > lease_s:
-            yield f"{_said(told)} is a member, and had it from {told.left_s:.3f} at {told.passed_s:.3f}"
-        for ended in (told.generation_id, told.member_id) if told.is_delegated else ():
-            end = ends.get((told.group_id, ended))
-            if end is not None and told.passed_s > end.arrived_s + lease_s + SLACK_S:
-                yield f"{_said(told)} is in generation {told.generation_id}, in its name, when {ended} was no more"
+    for answer in ledger.heartbeats:
+        if answer.passed_s - answer.left_s > lease_s:
+            yield f"{_text(answer)} is a member, and had it from {answer.left_s:.3f} at {answer.passed_s:.3f}"
+        for ended in (answer.generation_id, answer.member_id) if answer.is_delegated else ():
+            end = ends.get((answer.group_id, ended))
+            if end is not None and answer.passed_s > end.arrived_s + lease_s + SLACK_S:
+                yield f"{_text(answer)} is in generation {answer.generation_id}, in its name, when {ended} was no more"
 
 
 def _deposed_answers(ledger: Ledger, recorded: list[Recorded], events: LogBroker) -> Iterator[str]:
@@ -236,17 +236,18 @@ def _deposed_answers(ledger: Ledger, recorded: list[Recorded], events: LogBroker
         if isinstance(each.event, CoordinatorReady):
             ready_s[each.batch.process, each.batch.partition].append(each.batch.arrived_s)
 
-    def is_loading(told: Told) -> bool:
-        number = partition_for(GroupId(told.group_id), len(events.storage.records))
-        return any(0 <= at_s - told.left_s < LOADED_SOON_MS / 1_000 for at_s in ready_s[told.process, number])
+    def is_loading(answer: ClientReply) -> bool:
+        number = partition_for(GroupId(answer.group_id), len(events.storage.records))
+        return any(0 <= at_s - answer.left_s < LOADED_SOON_MS / 1_000 for at_s in ready_s[answer.process, number])
 
-    for told in ledger.heartbeats:
-        for ended in (told.generation_id, told.member_id):
-            end = ends.get((told.group_id, ended))
-            if end is None or told.left_s <= end.arrived_s or told.process == end.process:
+    for answer in ledger.heartbeats:
+        for ended in (answer.generation_id, answer.member_id):
+            end = ends.get((answer.group_id, ended))
+            if end is None or answer.left_s <= end.arrived_s or answer.process == end.process:
                 continue
-            if not is_loading(told):
-                yield f"{_said(told)} is in generation {told.generation_id}, when by {end.process} {ended} was no more"
+            if not is_loading(answer):
+                generation_id = answer.generation_id
+                yield f"{_text(answer)} is in generation {generation_id}, when by {end.process} {ended} was no more"
                 break
 
 

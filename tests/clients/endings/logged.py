@@ -131,13 +131,13 @@ def _own_request(
     if event.request_ms is None:
         return None
     came_ms = event.request_ms - wall_of_ms
-    asked = [
+    requested = [
         (each, connection)
         for connection in connections
         for each in connection.requests
         if each.api in {"JoinGroup", "SyncGroup", "LeaveGroup"}
     ]
-    return min(asked, key=lambda each: abs(each[0].at_ms - came_ms), default=None)
+    return min(requested, key=lambda each: abs(each[0].at_ms - came_ms), default=None)
 
 
 def _spoken_on(connections: list[SeenConnection], event: LoggedEvent, wall_of_ms: float) -> SeenConnection | None:

@@ -41,13 +41,13 @@ def versions(facts: Sequence[Fact]) -> str:
 
 def _roles(fact: Fact) -> str:
     carried = [", ".join(api for api in _APIS if api in apis) for apis in fact.roles]
-    said = [each for each in carried if each]
-    return "; ".join(f"{number}: {each}" for number, each in enumerate(sorted(said, key=_beats_first), 1))
+    reported = [each for each in carried if each]
+    return "; ".join(f"{number}: {each}" for number, each in enumerate(sorted(reported, key=_beats_first), 1))
 
 
-def _beats_first(said: str) -> bool:
+def _beats_first(reported: str) -> bool:
     """Sort the connection that heartbeats before the others."""
-    return "Heartbeat" not in said
+    return "Heartbeat" not in reported
 
 
 def endings(facts: Sequence[Fact]) -> str:
@@ -70,8 +70,8 @@ def reasons(facts: Sequence[Fact]) -> str:
             acts = by_reason.setdefault("none" if leave.reason is None else f'"{leave.reason}"', [])
             if act not in acts:
                 acts.append(act)
-        said = "; ".join(f"{reason} ({', '.join(acts)})" for reason, acts in by_reason.items())
-        lines.append(f"| {family} | v{left[0][1].version} | {said} |")
+        text = "; ".join(f"{reason} ({', '.join(acts)})" for reason, acts in by_reason.items())
+        lines.append(f"| {family} | v{left[0][1].version} | {text} |")
     return _text(lines)
 
 
@@ -83,9 +83,9 @@ def logged(facts: Sequence[Fact]) -> str:
 def agreement(facts: Sequence[Fact]) -> str:
     """How often that agreed with the observations, and where it did not."""
     others = [each for each in facts if each.disagreements]
-    said = [f"In {len(facts) - len(others)} of {len(facts)} trials the log said what was seen at the socket."]
-    said += [f"* {each.family}, {each.act}: {'; '.join(each.disagreements)}" for each in others]
-    return _text(said)
+    reported = [f"In {len(facts) - len(others)} of {len(facts)} trials the log said what was seen at the socket."]
+    reported += [f"* {each.family}, {each.act}: {'; '.join(each.disagreements)}" for each in others]
+    return _text(reported)
 
 
 def proxies(facts: Sequence[Fact]) -> str:

@@ -214,8 +214,8 @@ class _ToServer(_Side):
         for frame in self._frames.cut(data):
             correlation = int.from_bytes(frame[:_LENGTH_BYTES], "big")
             while self._client.unanswered:  # a request without a response (acks=0) is skipped
-                asked, request = self._client.unanswered.popleft()
-                if asked == correlation:
+                requested, request = self._client.unanswered.popleft()
+                if requested == correlation:
                     read_answer(request, frame, at_ms)
                     break
         self._client.write(data)

@@ -74,10 +74,10 @@ def test_an_end_that_the_coordinator_made_is_not_the_clients() -> None:
 def test_requests_are_noted_with_their_answers() -> None:
     """In their order; a Heartbeat is decoded, a Fetch only named."""
     heartbeat = {"group_id": "g", "generation_id": 3, "member_id": "m", "group_instance_id": "i"}
-    asked = _request(API_KEYS["Heartbeat"], 4, 7, "client", heartbeat)
+    requested = _request(API_KEYS["Heartbeat"], 4, 7, "client", heartbeat)
     answer = struct.pack(">ibihb", 7, 0, 0, 25, 0)  # correlation, tags, throttled, UNKNOWN_MEMBER_ID, tags
     with recorded() as (recorder, client, behind):
-        client.sendall(struct.pack(">i", len(asked)) + asked)
+        client.sendall(struct.pack(">i", len(requested)) + requested)
         behind.recv(1_000)
         behind.sendall(struct.pack(">i", len(answer)) + answer)
         client.recv(1_000)

@@ -55,9 +55,9 @@ class ForeignClient:
     def wait_for(self, event: str, *, within_s: float = ANSWERS_WITHIN_S) -> dict[str, Any]:
         """Return the next event of that name, dropping earlier ones. Raises `ClientEnded`, `TimeoutError`."""
         deadline = time.monotonic() + within_s
-        while (told := self.next_event(within_s=max(0, deadline - time.monotonic()))) is not None:
-            if told["event"] == event:
-                return told
+        while (reported := self.next_event(within_s=max(0, deadline - time.monotonic()))) is not None:
+            if reported["event"] == event:
+                return reported
         raise TimeoutError(f"it did not tell of {event!r} within {within_s} s\n{self._complained()}")
 
     def ask(self, what: str, **details: Any) -> Any:
@@ -96,21 +96,21 @@ class ForeignClient:
 
     def _answer_to(self, number: int, what: str) -> dict[str, Any]:
         deadline = time.monotonic() + ANSWERS_WITHIN_S
-        while (told := self._heard(max(0, deadline - time.monotonic()))) is not None:
-            if told["event"] == "done" and told["id"] == number:
-                return told
-            self._put_by.append(told)
+        while (reported := self._heard(max(0, deadline - time.monotonic()))) is not None:
+            if reported["event"] == "done" and reported["id"] == number:
+                return reported
+            self._put_by.append(reported)
         raise TimeoutError(f"it did not {what} within {ANSWERS_WITHIN_S} s\n{self._complained()}")
 
     def _heard(self, within_s: float) -> dict[str, Any] | None:
         try:
-            told = self._told.get(timeout=within_s)
+            reported = self._told.get(timeout=within_s)
         except queue.Empty:
             return None
-        if told is None:
+        if reported is None:
             self._told.put(None)  # for the next call
             raise ClientEnded(f"it ended\n{self._complained()}")
-        return told
+        return reported
 
     def _read(self) -> None:
         assert self._process.stdout is not None

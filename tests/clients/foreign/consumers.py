@@ -49,24 +49,24 @@ class ForeignConsumer(RunningConsumer):
 
     def _poll(self) -> None:
         assert self._client is not None
-        told = self._client.next_event(within_s=POLL_MS / 1000)
-        while told is not None:
-            self._told(told)
-            told = self._client.next_event(within_s=0)
+        reported = self._client.next_event(within_s=POLL_MS / 1000)
+        while reported is not None:
+            self._told(reported)
+            reported = self._client.next_event(within_s=0)
 
-    def _told(self, told: dict[str, Any]) -> None:
-        match told["event"]:
+    def _told(self, reported: dict[str, Any]) -> None:
+        match reported["event"]:
             case "assigned":
-                self.assigned = frozenset(told["partitions"])
-                self.member_id, self.generation_id = told["member_id"], told["generation_id"]
+                self.assigned = frozenset(reported["partitions"])
+                self.member_id, self.generation_id = reported["member_id"], reported["generation_id"]
                 self.assignments += 1
             case "record":
-                record = Record(partition=told["partition"], offset=told["offset"], value=told["value"])
+                record = Record(partition=reported["partition"], offset=reported["offset"], value=reported["value"])
                 self.records.append(record)
-            case "error" if told["is_fatal"]:
-                raise ForeignError(told["message"])
+            case "error" if reported["is_fatal"]:
+                raise ForeignError(reported["message"])
             case "error":
-                self.complaints.append(told["message"])
+                self.complaints.append(reported["message"])
 
     def _commit(self, partition: int, offset: int) -> None:
         assert self._client is not None

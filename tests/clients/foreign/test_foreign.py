@@ -64,14 +64,14 @@ class TestForeignConsumers:
                 stack.callback(consumer.start().end)
             first, second = consumers
 
-            def told() -> object:
+            def reported() -> object:
                 return [(each.assigned, each.error, each.complaints) for each in consumers]
 
-            until_so(lambda: len(first.assigned) == len(second.assigned) == 2, told)
+            until_so(lambda: len(first.assigned) == len(second.assigned) == 2, reported)
             assert first.assigned | second.assigned == PARTITIONS
             assert first.member_id != second.member_id
             second.close()
-            until_so(lambda: first.assigned == PARTITIONS, told)
+            until_so(lambda: first.assigned == PARTITIONS, reported)
             first.close()
 
 

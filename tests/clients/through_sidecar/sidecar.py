@@ -64,34 +64,34 @@ def offsets_at(bootstrap: str, group_id: str, topic: str, *, partitions: int = P
     """The group's offsets by partition, as `bootstrap` returns them to a client that is no member."""
     asker = confluent_kafka.Consumer({"bootstrap.servers": bootstrap, "group.id": group_id, "log_level": 0})
     wanted = [confluent_kafka.TopicPartition(topic, partition) for partition in range(partitions)]
-    told: list[confluent_kafka.TopicPartition] = []
+    reported: list[confluent_kafka.TopicPartition] = []
     refused: list[confluent_kafka.KafkaException] = []
 
     def answered() -> bool:
         try:
-            told[:] = asker.committed(wanted, WITHIN_S)
+            reported[:] = asker.committed(wanted, WITHIN_S)
         except confluent_kafka.KafkaException as error:
             refused.append(error)  # perhaps the coordinator has just changed
-        return bool(told)
+        return bool(reported)
 
     try:
         until_so(answered, lambda: refused[-1:])
     finally:
         asker.close()
-    assert all(each.error is None for each in told), told
-    return {each.partition: each.offset for each in told if each.offset >= 0}
+    assert all(each.error is None for each in reported), reported
+    return {each.partition: each.offset for each in reported if each.offset >= 0}
 
 
 def upstream_group(bootstrap: str, group_id: str) -> Fields:
     """The group as described by its coordinator among the brokers at `bootstrap`: if it is owned, with the shadow."""
-    told: list[Fields] = []
+    reported: list[Fields] = []
 
     def found() -> bool:
-        told[:] = asyncio.run(_described_by_all(bootstrap, group_id))
-        return len(told) == 1
+        reported[:] = asyncio.run(_described_by_all(bootstrap, group_id))
+        return len(reported) == 1
 
-    until_so(found, lambda: told)
-    return told[0]
+    until_so(found, lambda: reported)
+    return reported[0]
 
 
 def assert_is_owned(bootstrap: str, group_id: str) -> None:
@@ -103,7 +103,7 @@ def assert_is_owned(bootstrap: str, group_id: str) -> None:
 
 async def _described_by_all(bootstrap: str, group_id: str) -> list[Fields]:
     """The group as described by the brokers that coordinate it."""
-    told: list[Fields] = []
+    reported: list[Fields] = []
     for address in bootstrap.split(","):
         try:
             connection = await Connection.open(address)
@@ -115,5 +115,5 @@ async def _described_by_all(bootstrap: str, group_id: str) -> list[Fields]:
             continue
         finally:
             connection.close()
-        told += [group for group in answer["groups"] if group["error_code"] not in _NOT_COORDINATOR]
-    return told
+        reported += [group for group in answer["groups"] if group["error_code"] not in _NOT_COORDINATOR]
+    return reported

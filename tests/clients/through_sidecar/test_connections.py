@@ -39,8 +39,8 @@ class Client:
                 allow_auto_topic_creation=False,
                 include_topic_authorized_operations=False,
             )
-            committed, told, heartbeat = await asyncio.gather(commit, metadata, self.member.heartbeat())
-            errors += [committed, told["topics"][0]["error_code"], heartbeat]
+            committed, reported, heartbeat = await asyncio.gather(commit, metadata, self.member.heartbeat())
+            errors += [committed, reported["topics"][0]["error_code"], heartbeat]
         return errors
 
 

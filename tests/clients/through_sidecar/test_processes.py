@@ -41,7 +41,7 @@ def several(broker: Broker, name: str, *more: str) -> Iterator[tuple[MusterProce
         yield muster, metrics
 
 
-def asked(port: int, path: str) -> str:
+def fetch(port: int, path: str) -> str:
     with urllib.request.urlopen(f"http://{HOST}:{port}{path}", timeout=20) as answer:
         text: str = answer.read().decode()
     return text
@@ -49,14 +49,14 @@ def asked(port: int, path: str) -> str:
 
 def is_ready(port: int) -> bool:
     try:
-        return asked(port, "/readyz") == "ready\n"
+        return fetch(port, "/readyz") == "ready\n"
     except OSError:
         return False
 
 
 def members_told(port: int) -> float:
     """The members of all processes' groups, as the metrics of all tell it."""
-    families = text_string_to_metric_families(asked(port, "/metrics"))
+    families = text_string_to_metric_families(fetch(port, "/metrics"))
     return sum(sample.value for family in families if family.name == "muster_members" for sample in family.samples)
 
 
@@ -81,7 +81,7 @@ def test_a_group_is_served_by_all_and_an_edge_that_dies_is_started_again(kafka_b
             group.until_shared()
             assert_is_owned(kafka_broker.bootstrap, group.group_id)
             generation, assignments = group.generation, group.assignments
-            until_so(lambda: members_told(metrics) == 2, lambda: asked(metrics, "/metrics"))
+            until_so(lambda: members_told(metrics) == 2, lambda: fetch(metrics, "/metrics"))
             before = roles(muster.pid)
             assert len(before) == 1 + FRONTENDS
             frontend = next(pid for name, pid in before.items() if name.startswith("edge"))
@@ -114,12 +114,12 @@ def test_a_client_that_connects_while_an_edge_is_dead_is_answered(kafka_broker: 
 async def brokers_told(bootstrap: str) -> list[Fields]:
     """The brokers in the Metadata response, however long that takes, on a connection that must stay open."""
     connection = await Connection.open(bootstrap)
-    asked = connection.send("Metadata", 1, topics=[])
+    pending = connection.send("Metadata", 1, topics=[])
     try:
         async with asyncio.timeout(WITHIN_S):
             while True:
                 with suppress(TimeoutError):
-                    brokers: list[Fields] = (await asked.get())["brokers"]
+                    brokers: list[Fields] = (await pending.get())["brokers"]
                     return brokers
     finally:
         connection.close()

@@ -28,9 +28,9 @@ def test_a_quarantined_group_is_repaired_through_the_sidecar(kafka_broker: Broke
         connection.execute("UPDATE records SET value = x'00'")
     with running_sidecar(kafka_broker.bootstrap, nodes=[1], options=["--log", url]) as sidecar:
         command = ["groups", "repair", group, "--bootstrap", sidecar.bootstrap]
-        said = CliRunner().invoke(cli.app, command)
-        assert said.exit_code == 0, said.output
-        assert f"{group}: quarantined; 1 record in partition" in said.stdout
+        result = CliRunner().invoke(cli.app, command)
+        assert result.exit_code == 0, result.output
+        assert f"{group}: quarantined; 1 record in partition" in result.stdout
         done = CliRunner().invoke(cli.app, [*command, "--yes"])
         assert done.exit_code == 0, done.output
         consumer = Confluent(sidecar.bootstrap, group, topic).start()

@@ -40,11 +40,11 @@ def test_nor_is_it_one_for_an_event_log(sidecar: MusterProcess) -> None:
 
 def test_no_client_writes_the_event_topic(sidecar: MusterProcess, kafka_cluster: Cluster) -> None:
     """Producing to it by name, as librdkafka does, is refused; records for other topics arrive."""
-    told: list[confluent_kafka.KafkaError | None] = []
+    reported: list[confluent_kafka.KafkaError | None] = []
     producer = confluent_kafka.Producer({"bootstrap.servers": sidecar.bootstrap, "linger.ms": 0})
-    producer.produce(EVENTS, FORGED, partition=0, on_delivery=lambda error, _: told.append(error))
+    producer.produce(EVENTS, FORGED, partition=0, on_delivery=lambda error, _: reported.append(error))
     assert producer.flush(WITHIN_S) == 0
-    assert [error and error.code() for error in told] == [confluent_kafka.KafkaError.TOPIC_EXCEPTION]
+    assert [error and error.code() for error in reported] == [confluent_kafka.KafkaError.TOPIC_EXCEPTION]
     assert FORGED not in values({"bootstrap.servers": kafka_cluster.bootstrap}, EVENTS)
 
 

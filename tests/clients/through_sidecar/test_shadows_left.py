@@ -16,7 +16,7 @@ from tests.waiting import until_so
 pytestmark = [pytest.mark.clients, pytest.mark.broker]
 
 
-def asked(broker: Broker, *arguments: str) -> Result:
+def run_shadows(broker: Broker, *arguments: str) -> Result:
     return CliRunner().invoke(cli.app, ["groups", "shadows", "--bootstrap", broker.bootstrap, *arguments])
 
 
@@ -39,21 +39,21 @@ def test_the_shadows_of_a_muster_that_is_gone_are_removed(kafka_broker: Broker) 
         assert f"{sidecar.bootstrap} is Muster, which does not list its own shadows: name a broker" in hidden.stderr
         sidecar.kill()
         consumer.end()
-    listed = asked(kafka_broker)
+    listed = run_shadows(kafka_broker)
     assert listed.exit_code == 0, listed.output
     (line,) = [line for line in listed.stdout.splitlines() if line.startswith(f"{owned}: muster-")]
     assert re.search(r", of \d+\.\d+\.\d+\.\d+$", line), line  # the broker may see a container's gateway
     assert others not in listed.stdout
     assert "Nothing was changed; give --yes to remove them." in listed.stdout
     assert_is_owned(bootstrap, owned)
-    removed = asked(kafka_broker, "--yes", "--format", "json")
+    removed = run_shadows(kafka_broker, "--yes", "--format", "json")
     assert removed.exit_code == 0, removed.output
-    told = json.loads(removed.stdout)
-    assert told["removed"] == len(told["shadows"]) >= 1
+    printed = json.loads(removed.stdout)
+    assert printed["removed"] == len(printed["shadows"]) >= 1
     again = Confluent(bootstrap, owned, topic).start()
     until_so(lambda: bool(again.assigned), lambda: again.error)
     assert direct.assigned
-    assert "There are no shadows in this cluster." in asked(kafka_broker).stdout
+    assert "There are no shadows in this cluster." in run_shadows(kafka_broker).stdout
     again.end()
     direct.end()
 
@@ -62,12 +62,12 @@ def test_a_sidecar_for_other_groups_shows_shadows_as_the_brokers_do(kafka_broker
     """It hides no groups, as it serves none that exist; for one that it serves the command says so."""
     bootstrap, group = kafka_broker.bootstrap, f"named-{uuid4().hex[:8]}"
     with running_sidecar(bootstrap, nodes=[1], options=["--log", "memory:", "--groups", f"{group}*"]) as sidecar:
-        asked = CliRunner().invoke(cli.app, ["groups", "shadows", "--bootstrap", sidecar.bootstrap])
-        assert asked.exit_code == 0, asked.output
+        result = CliRunner().invoke(cli.app, ["groups", "shadows", "--bootstrap", sidecar.bootstrap])
+        assert result.exit_code == 0, result.output
         consumer = Confluent(sidecar.bootstrap, group, new_topic(bootstrap)).start()
         until_so(lambda: bool(consumer.assigned), lambda: consumer.error)
-        asked = CliRunner().invoke(cli.app, ["groups", "shadows", "--bootstrap", sidecar.bootstrap])
-        assert (asked.exit_code, asked.stdout) == (2, "")
+        result = CliRunner().invoke(cli.app, ["groups", "shadows", "--bootstrap", sidecar.bootstrap])
+        assert (result.exit_code, result.stdout) == (2, "")
         consumer.end()
     cleared = CliRunner().invoke(cli.app, ["groups", "shadows", "--bootstrap", bootstrap, "--yes"])
     assert cleared.exit_code == 0, cleared.output

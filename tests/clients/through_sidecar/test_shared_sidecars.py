@@ -136,7 +136,7 @@ def test_consumers_whose_owner_is_the_other_process_restart(sidecars: Sidecars, 
         goes_on_where_it_was(group, sidecars.broker.bootstrap, is_static=True)
 
 
-async def _asked(address: str, api: str, version: int, **fields: object) -> Fields:
+async def _request(address: str, api: str, version: int, **fields: object) -> Fields:
     connection = await Connection.open(address)
     try:
         return await connection.ask(api, version, **fields)
@@ -158,20 +158,22 @@ def test_groups_of_both_are_described_listed_and_deleted_through_one(sidecars: S
             members.append(member)
         for node_id in NODE_IDS:
             at = sidecars.by_node[node_id].bootstrap
-            answer = await _asked(at, "DescribeGroups", 5, groups=group_ids, include_authorized_operations=False)
-            told = {each["group_id"]: (each["error_code"], each["group_state"]) for each in answer["groups"]}
-            assert told == dict.fromkeys(group_ids, (0, "Stable"))
-            listed = await _asked(at, "ListGroups", 4, states_filter=[])
-            states = {each["group_id"]: each["group_state"] for each in listed["groups"] if each["group_id"] in told}
+            answer = await _request(at, "DescribeGroups", 5, groups=group_ids, include_authorized_operations=False)
+            reported = {each["group_id"]: (each["error_code"], each["group_state"]) for each in answer["groups"]}
+            assert reported == dict.fromkeys(group_ids, (0, "Stable"))
+            listed = await _request(at, "ListGroups", 4, states_filter=[])
+            states = {
+                each["group_id"]: each["group_state"] for each in listed["groups"] if each["group_id"] in reported
+            }
             assert states == dict.fromkeys(group_ids, "Stable")
-        refused = await _asked(address, "DeleteGroups", 2, groups_names=group_ids)
+        refused = await _request(address, "DeleteGroups", 2, groups_names=group_ids)
         assert {each["group_id"]: each["error_code"] for each in refused["results"]} == dict.fromkeys(group_ids, 68)
         for member in members:
             left = {"member_id": member.member_id, "group_instance_id": None, "reason": None}
             answer = await member.connection.ask("LeaveGroup", 5, group_id=member.group_id, members=[left])
             assert answer["members"][0]["error_code"] == 0
             member.connection.close()
-        deleted = await _asked(address, "DeleteGroups", 2, groups_names=group_ids)
+        deleted = await _request(address, "DeleteGroups", 2, groups_names=group_ids)
         assert {each["group_id"]: each["error_code"] for each in deleted["results"]} == dict.fromkeys(group_ids, 0)
 
     asyncio.run(scene())
@@ -227,9 +229,9 @@ def test_an_edge_with_another_secret_is_not_ready_and_reports_it_everywhere(side
         assert "muster_ready 0.0" in metrics
         assert "muster_owners_not_reached_seconds 0.0" not in metrics
         address = frontend.wait_for_event("metrics")["listen"]
-        told = CliRunner().invoke(app, ["status", address, "--format", "json"])
-        assert told.exit_code == 1
-        assert told.stdout.count('"it cannot reach node') == len(NODE_IDS)
+        result = CliRunner().invoke(app, ["status", address, "--format", "json"])
+        assert result.exit_code == 1
+        assert result.stdout.count('"it cannot reach node') == len(NODE_IDS)
         secret.write_text(sidecars.secret.read_text())
         until_so(lambda: not_ready() == "ready\n", not_ready)
         assert 'muster_peer_links{state="reached"} 2.0' in frontend.asked("/metrics")
@@ -246,7 +248,7 @@ def test_consumers_of_the_newer_protocol_are_answered_through_both(sidecars: Sid
             for at in NODE_IDS:
                 address = sidecars.by_node[at].bootstrap
                 for group_id, error in ((free, 0), (taken, NO_COORDINATOR_YET[1])):
-                    answer = await _asked(address, "ConsumerGroupHeartbeat", 0, **_joins(group_id, f"member-{at}"))
+                    answer = await _request(address, "ConsumerGroupHeartbeat", 0, **_joins(group_id, f"member-{at}"))
                     assert answer["error_code"] == error, answer
             member.connection.close()
 

@@ -52,8 +52,10 @@ class Account:
     def note_free(self, joined: Sequence[Fields]) -> None:
         """Exactly one is the leader, whichever it is, and all got the same members."""
         leaders = [answer for answer in joined if answer["member_id"] == answer["leader"]]
-        told = [{"member_id": m["member_id"], "metadata": m["metadata"]} for each in leaders for m in each["members"]]
-        self.transcript.exchanged("  ", "the leader is free", {"leaders": len(leaders)}, {"members": told})
+        reported = [
+            {"member_id": m["member_id"], "metadata": m["metadata"]} for each in leaders for m in each["members"]
+        ]
+        self.transcript.exchanged("  ", "the leader is free", {"leaders": len(leaders)}, {"members": reported})
 
     def note_view(self, described: Fields) -> None:
         """Record the group, if it has changed."""

@@ -142,9 +142,9 @@ class Actor:
         self, api: str, body: Mapping[str, Any], *hidden: str, version: int | None = None, brief: bool = False
     ) -> Request:
         """A request of its own; the transcript shows `body` without the group and the `hidden` fields."""
-        asked = {name: value for name, value in body.items() if name not in {"group_id", *hidden}}
+        requested = {name: value for name, value in body.items() if name not in {"group_id", *hidden}}
         version = version_in(self.era, api) if version is None else version
-        return Request(who=self.name, api=api, version=version, body=body, asked=asked, brief=brief, life=self.life)
+        return Request(who=self.name, api=api, version=version, body=body, asked=requested, brief=brief, life=self.life)
 
     def join(
         self, step: JoinGroup, posed: "Actor", group_id: str, *, protocol_type: str, liked: Sequence[str], patient: bool

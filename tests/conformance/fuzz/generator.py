@@ -123,8 +123,8 @@ def _fenced(rng: Random) -> list[AnyStep]:
         lambda: LeaveGroup(who=who, leavers=(Leaver(who=who, member_id="old"),)): 1,
     }
     back = [Behave(who=who)] if rng.random() < 0.5 else []
-    said = [pick(rng, says)() for _ in range(rng.choice((1, 2, 3)))]
-    return [Restart(who=who, era=rng.choice(STATIC)), *back, *said]
+    reported = [pick(rng, says)() for _ in range(rng.choice((1, 2, 3)))]
+    return [Restart(who=who, era=rng.choice(STATIC)), *back, *reported]
 
 
 def _join(rng: Random) -> list[AnyStep]:

@@ -319,6 +319,6 @@ class Player:
         body = {"group_id": self.group_id, "member_id": "", "members": entries}
         await self.ask(self.by_admin("LeaveGroup", 5, body, members=in_order))
 
-    def by_admin(self, api: str, version: int, body: Fields, **asked: Any) -> Request:
+    def by_admin(self, api: str, version: int, body: Fields, **requested: Any) -> Request:
         """A request on behalf of no member."""
-        return Request(who="admin", api=api, version=version, body=body, asked=asked, brief=False, life=-1)
+        return Request(who="admin", api=api, version=version, body=body, asked=requested, brief=False, life=-1)

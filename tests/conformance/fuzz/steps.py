@@ -273,15 +273,15 @@ async def _(step: OffsetFetch, play: Play) -> None:
         {"name": topic, "topic_id": player.topic_id(topic), "partition_indexes": tuple(partitions)}
         for topic, partitions in by_topic(step.partitions).items()
     ]
-    asked = topics or None
+    requested = topics or None
     version = _admin_version(step, "OffsetFetch")
-    if asked is None and version == 1:
-        asked = []  # before v2 a request cannot ask for all
+    if requested is None and version == 1:
+        requested = []  # before v2 a request cannot ask for all
     groups = _group_ids(play, others=step.others and version >= 8)
     body = {
         "group_id": player.group_id,
-        "topics": asked,
-        "groups": [{"group_id": each, "topics": asked, "member_id": None, "member_epoch": -1} for each in groups],
+        "topics": requested,
+        "groups": [{"group_id": each, "topics": requested, "member_id": None, "member_epoch": -1} for each in groups],
         "require_stable": step.require_stable,
     }
     await player.ask(player.by_admin("OffsetFetch", version, body))

@@ -61,8 +61,8 @@ def test_a_schedule_with_an_unknown_word_is_refused() -> None:
 def test_all_versions_that_muster_offers_are_requested() -> None:
     """A new version of the ten APIs cannot be forgotten."""
     offered = {api.name: list(api.versions) for api in APIS.values()}
-    asked = {kind.__name__: list(versions) for kind, versions in VERSIONS.items()}
-    assert asked == {name: offered[name] for name in asked}
+    request = {kind.__name__: list(versions) for kind, versions in VERSIONS.items()}
+    assert request == {name: offered[name] for name in request}
     assert offered["OffsetDelete"] == [0]
 
 

@@ -9,7 +9,7 @@ from tests.conformance.stage import Stage
 
 
 @script("DG1")
-async def a_group_that_nobody_knows_is_described(stage: Stage) -> None:
+async def an_unknown_group_is_described(stage: Stage) -> None:
     await stage.describe()
     await stage.describe(stage.group("one"), stage.group("two"))
     await stage.describe("")
@@ -83,7 +83,7 @@ async def groups_are_deleted(stage: Stage) -> None:
 
 
 @script("DL3, J1, S3, OC2, OD1")
-async def a_deleted_group_begins_anew(stage: Stage) -> None:
+async def a_deleted_group_starts_over(stage: Stage) -> None:
     a, b = await stage.stable("a", "b")
     await stage.rejoin_all(a, b)
     await a.commit({(ORDERS, 0): 1})
@@ -109,7 +109,7 @@ async def a_deleted_group_begins_anew(stage: Stage) -> None:
 
 
 @script("DL1, J2")
-async def a_group_whose_only_join_was_refused_is_deleted(stage: Stage) -> None:
+async def a_group_with_only_a_refused_join_is_deleted(stage: Stage) -> None:
     # Not described before: the refused join wrote nothing, so Kafka's describe, which reads at the last committed
     # offset, shows the group only once another one of its partition writes.
     a = await stage.member("a")

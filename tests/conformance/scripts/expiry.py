@@ -146,7 +146,7 @@ async def retentions_that_are_over_at_once(stage: Stage) -> None:
 
 
 @script("EX3, EX6", eras=MIXED, setup="expiring")
-async def offsets_of_topics_that_nobody_subscribes(stage: Stage) -> None:
+async def offsets_of_unsubscribed_topics(stage: Stage) -> None:
     a = await alone(stage)
     offsets = {(ORDERS, 0): 1, (CLICKS, 0): 2}
     await a.commit(offsets, version=WITH_RETENTION, retention_time=SOON)
@@ -191,7 +191,7 @@ async def offsets_of_a_group_of_another_type(stage: Stage) -> None:
 
 
 @script("EX5", eras=MIXED, setup="expiring")
-async def offsets_of_a_group_whose_subscriptions_cannot_be_read(stage: Stage) -> None:
+async def offsets_of_a_group_with_unreadable_subscriptions(stage: Stage) -> None:
     a = await alone(stage, protocols=(("range", b"\x00"),))
     await a.commit({(ORDERS, 0): 1}, version=WITH_RETENTION, retention_time=SOON)
     await swept(stage, a)
@@ -230,7 +230,7 @@ async def offsets_of_a_simple_consumer_age_from_their_commit(stage: Stage) -> No
 
 
 @script("EX3", eras=NEWEST, setup="expiring", long=True)
-async def offsets_of_topics_that_nobody_subscribes_age_from_their_commit(stage: Stage) -> None:
+async def offsets_of_unsubscribed_topics_age_from_their_commit(stage: Stage) -> None:
     a = await alone(stage, session_ms=300_000)
     await a.commit({(ORDERS, 0): 1, (CLICKS, 0): 2})
     await past(stage, a, 50)

@@ -47,7 +47,7 @@ async def the_versions_that_are_offered(stage: Stage) -> None:
 
 
 @script("G15, J6, J7")
-async def what_is_wrong_with_a_join_is_told_in_order(stage: Stage) -> None:
+async def errors_of_a_join_are_checked_in_order(stage: Stage) -> None:
     a, b = await stage.members("a", "b")
     await a.join(NOBODY, group_id="", session_ms=99)
     await a.join(NOBODY, session_ms=99, protocols=())

@@ -24,7 +24,7 @@ async def one_member_waits_for_one_delay(stage: Stage) -> None:
 
 
 @script("I2, I7, JP2, JP3", eras=SOME, setup="narrow")
-async def who_comes_within_the_delay_extends_it(stage: Stage) -> None:
+async def a_join_within_the_delay_extends_it(stage: Stage) -> None:
     a, b = await stage.members("a", "b")
     start = time.monotonic()
     joins = [await a.enter()]
@@ -67,7 +67,7 @@ async def a_group_that_was_empty_waits_again(stage: Stage) -> None:
 
 
 @script("I6, QK5", eras=NEWEST, setup="narrow")
-async def who_came_too_late_to_extend_the_delay(stage: Stage) -> None:
+async def a_join_too_late_to_extend_the_delay(stage: Stage) -> None:
     a, b = await stage.members("a", "b", rebalance_ms=INITIAL_DELAY_MS)
     joins = [await a.enter()]
     await stage.until(members=1)

@@ -43,7 +43,7 @@ async def leaving_ends_a_join_phase_that_waits_for_the_leaver(stage: Stage) -> N
 
 
 @script("L8")
-async def a_leaver_whose_join_is_parked(stage: Stage) -> None:
+async def a_leaver_with_a_parked_join(stage: Stage) -> None:
     a, b = await stage.stable("a", "b")
     join = a.join()
     await stage.until(state="PreparingRebalance")
@@ -53,7 +53,7 @@ async def a_leaver_whose_join_is_parked(stage: Stage) -> None:
 
 
 @script("SG18, QK2")
-async def a_leaver_whose_sync_is_parked(stage: Stage) -> None:
+async def a_leaver_with_a_parked_sync(stage: Stage) -> None:
     a, b = await stage.stable("a", "b")
     join = a.join()
     await stage.until(state="PreparingRebalance")
@@ -270,7 +270,7 @@ async def a_leaver_comes_back_on_the_same_connection(stage: Stage) -> None:
 
 
 @script("L2, L9, DV4", eras=STATIC)
-async def a_batch_of_leavers_and_one_that_never_came(stage: Stage) -> None:
+async def a_batch_of_leavers_and_an_unknown_member(stage: Stage) -> None:
     """One rebalance for all of them; invalid ids do not prevent it."""
     a, b, c = await stage.stable("a", "b", "c")
     d = await stage.member("d")

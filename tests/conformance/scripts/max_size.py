@@ -7,7 +7,7 @@ from tests.conformance.stage import Stage
 
 
 @script("X1, X4, J6", eras=SOME, setup="narrow")
-async def a_full_group_takes_nobody_in(stage: Stage) -> None:
+async def a_full_group_refuses_new_members(stage: Stage) -> None:
     a, b = await stage.stable("a", "b")
     c = await stage.member("c")
     await c.join("")
@@ -66,7 +66,7 @@ async def more_ids_than_places_are_handed_out(stage: Stage) -> None:
 
 
 @script("X1, X3, X7, SE9", eras=SOME, setup="narrow")
-async def who_comes_last_to_a_crowded_join_phase_is_out(stage: Stage) -> None:
+async def the_last_to_rejoin_a_full_group_is_refused(stage: Stage) -> None:
     a, b = await stage.stable("a", "b", rebalance_ms=SHORT_MS)
     c = await stage.member("c")
     joins = [a.join()]

@@ -40,7 +40,7 @@ async def a_generation_of_an_unknown_group(stage: Stage) -> None:
 
 
 @script("OC7, OC8, OC9")
-async def who_may_commit_to_a_stable_group(stage: Stage) -> None:
+async def commits_to_a_stable_group(stage: Stage) -> None:
     (a,) = await stage.stable("a")
     await a.commit({(ORDERS, 0): 21})
     await a.commit_as_nobody({(ORDERS, 0): 22})
@@ -52,7 +52,7 @@ async def who_may_commit_to_a_stable_group(stage: Stage) -> None:
 
 
 @script("OC5, OC6")
-async def who_may_commit_to_an_empty_group(stage: Stage) -> None:
+async def commits_to_an_empty_group(stage: Stage) -> None:
     (a,) = await stage.stable("a")
     await a.commit({(ORDERS, 0): 31})
     await a.leave()

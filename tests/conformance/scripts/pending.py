@@ -25,7 +25,7 @@ async def an_id_is_handed_out_by_a_stable_group(stage: Stage) -> None:
 
 
 @script("P4, S9", eras=TWO_STEPS)
-async def who_has_but_an_id_has_no_say_in_the_protocol(stage: Stage) -> None:
+async def a_pending_member_does_not_vote_on_the_protocol(stage: Stage) -> None:
     a, b = await stage.member("a"), await stage.member("b", protocols=STICKY)
     await a.join("")
     await stage.form(b)

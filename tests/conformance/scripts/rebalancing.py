@@ -51,7 +51,7 @@ async def a_leader_alone_rejoins(stage: Stage) -> None:
 
 
 @script("H4, SG7, OC11, OF2, DG3, H8")
-async def what_may_be_asked_in_the_join_phase(stage: Stage) -> None:
+async def requests_allowed_in_the_join_phase(stage: Stage) -> None:
     a, b = await stage.stable("a", "b")
     join = a.join()
     await stage.until(state="PreparingRebalance")
@@ -70,7 +70,7 @@ async def what_may_be_asked_in_the_join_phase(stage: Stage) -> None:
 
 
 @script("H5, OC10, CB15, DG3")
-async def what_may_be_asked_in_the_sync_phase(stage: Stage) -> None:
+async def requests_allowed_in_the_sync_phase(stage: Stage) -> None:
     a, _b = await stage.members("a", "b")
     await (await a.enter())
     await a.heartbeat()
@@ -109,7 +109,7 @@ async def followers_ask_before_and_after_the_leader(stage: Stage) -> None:
 
 
 @script("SG9, SG14")
-async def who_is_forgotten_by_the_leader_gets_zero_bytes(stage: Stage) -> None:
+async def a_member_the_leader_left_out_gets_zero_bytes(stage: Stage) -> None:
     a, b = await stage.stable("a", "b")
     join = a.join()
     await stage.until(state="PreparingRebalance")

@@ -5,7 +5,7 @@ import time
 
 from tests.conformance.eras import SOME, SOME_STATIC
 from tests.conformance.member import ORDERS, OTHER, SHORT_MS
-from tests.conformance.passing_time import answered_within, asked_until, passed
+from tests.conformance.passing_time import answered_within, passed, repeat_until
 from tests.conformance.script import script
 from tests.conformance.stage import Stage
 
@@ -15,7 +15,7 @@ FIRST_JOIN_WITHIN_S = 5 * 60 + 60
 
 
 @script("SE1, H6, OC12, CD7, TM1", eras=SOME)
-async def who_gives_signs_of_life_stays(stage: Stage) -> None:
+async def a_member_with_requests_stays(stage: Stage) -> None:
     a, b, c = await stage.members("a", "b", "c")
     b.session_ms = c.session_ms = SHORT_MS
     await stage.form(a, b, c)
@@ -26,7 +26,7 @@ async def who_gives_signs_of_life_stays(stage: Stage) -> None:
 
 
 @script("SE1, H4, OC11, OC12, CD2", eras=SOME)
-async def who_gives_signs_of_life_in_the_join_phase_stays(stage: Stage) -> None:
+async def a_member_with_requests_in_the_join_phase_stays(stage: Stage) -> None:
     a, b, c = await stage.members("a", "b", "c")
     b.session_ms = c.session_ms = SHORT_MS
     await stage.form(a, b, c)
@@ -37,7 +37,7 @@ async def who_gives_signs_of_life_in_the_join_phase_stays(stage: Stage) -> None:
 
 
 @script("SE1, H5, CB15", eras=SOME)
-async def who_gives_signs_of_life_in_the_sync_phase_stays(stage: Stage) -> None:
+async def a_member_with_requests_in_the_sync_phase_stays(stage: Stage) -> None:
     a, b = await stage.members("a", "b")
     b.session_ms = SHORT_MS
     await stage.form(a, b)
@@ -55,7 +55,7 @@ async def asking_for_the_assignment_again_is_no_sign_of_life(stage: Stage) -> No
     a, b = await stage.members("a", "b")
     b.session_ms = SHORT_MS
     await stage.form(a, b)
-    await asked_until(stage.until(members=1, state="PreparingRebalance"), b.sync)
+    await repeat_until(stage.until(members=1, state="PreparingRebalance"), b.sync)
     await b.heartbeat()
 
 
@@ -64,7 +64,7 @@ async def a_join_that_changes_nothing_is_no_sign_of_life(stage: Stage) -> None:
     a, b = await stage.members("a", "b")
     b.session_ms = SHORT_MS
     await stage.form(a, b)
-    await asked_until(stage.until(members=1, state="PreparingRebalance"), b.join)
+    await repeat_until(stage.until(members=1, state="PreparingRebalance"), b.join)
     await b.heartbeat()
 
 
@@ -73,7 +73,7 @@ async def what_is_refused_is_no_sign_of_life(stage: Stage) -> None:
     a, b = await stage.members("a", "b")
     b.session_ms = SHORT_MS
     await stage.form(a, b)
-    await asked_until(
+    await repeat_until(
         stage.until(members=1, state="PreparingRebalance"),
         lambda: b.heartbeat(generation_id=99),
         lambda: b.commit(generation_id_or_member_epoch=99),
@@ -88,17 +88,17 @@ async def a_heartbeat_of_an_older_generation_is_no_sign_of_life(stage: Stage) ->
     a, b = await stage.members("a", "b", static=True, rebalance_ms=3 * SHORT_MS)
     b.session_ms = SHORT_MS
     await stage.form(a, b)
-    await asked_until(asyncio.ensure_future(a.join().quietly()), b.heartbeat)
+    await repeat_until(asyncio.ensure_future(a.join().quietly()), b.heartbeat)
     start = time.monotonic()
     await a.sync()
     await b.heartbeat()
-    await asked_until(stage.until(members=1, state="PreparingRebalance"), b.heartbeat)
+    await repeat_until(stage.until(members=1, state="PreparingRebalance"), b.heartbeat)
     stage.note_waited(start, unit_ms=LONGER_MS)
     await b.heartbeat()
 
 
 @script("SE3, SG19, CD1, MX15, TM6", eras=SOME)
-async def who_waits_for_an_answer_does_not_expire(stage: Stage) -> None:
+async def a_member_waiting_for_a_response_does_not_expire(stage: Stage) -> None:
     a, b, c = await stage.members("a", "b", "c")
     b.session_ms = SHORT_MS
     await stage.form(a, b, c)
@@ -119,7 +119,7 @@ async def who_waits_for_an_answer_does_not_expire(stage: Stage) -> None:
 
 
 @script("SE9, ST25", eras=SOME_STATIC)
-async def who_expired_and_was_succeeded_is_fenced(stage: Stage) -> None:
+async def an_expired_and_replaced_member_is_fenced(stage: Stage) -> None:
     a, b = await stage.members("a", "b", static=True)
     b.session_ms = SHORT_MS
     await stage.form(a, b)
@@ -137,7 +137,7 @@ async def who_expired_and_was_succeeded_is_fenced(stage: Stage) -> None:
 
 
 @script("SX6, SX1, TM3, TM5", eras=SOME)
-async def who_has_synced_is_left_alone(stage: Stage) -> None:
+async def a_synced_member_is_left_alone(stage: Stage) -> None:
     """The sync timers of this generation, and of an unfinished one, have no effect."""
     a, b = await stage.stable("a", "b", rebalance_ms=SHORT_MS)
     join = a.join()
@@ -162,7 +162,7 @@ async def heartbeats_and_joins_do_not_stand_for_a_sync(stage: Stage) -> None:
     for each in [a.join(), join]:
         await each
     await a.sync()
-    await asked_until(stage.until(members=1, state="PreparingRebalance"), b.heartbeat, b.join)
+    await repeat_until(stage.until(members=1, state="PreparingRebalance"), b.heartbeat, b.join)
     await b.heartbeat()
     await a.heartbeat()
     await stage.rejoin(a)
@@ -185,7 +185,7 @@ async def static_members_that_do_not_sync_are_removed(stage: Stage) -> None:
 
 
 @script("SE4, K3, TM1", eras=(3, 9), long=True)
-async def a_first_join_is_given_up_after_five_minutes(stage: Stage) -> None:
+async def a_first_join_ends_after_five_minutes(stage: Stage) -> None:
     (a,) = await stage.stable("a", session_ms=HALF_AN_HOUR_MS, rebalance_ms=HALF_AN_HOUR_MS)
     b = await stage.member("b", session_ms=HALF_AN_HOUR_MS, rebalance_ms=HALF_AN_HOUR_MS)
     start = time.monotonic()

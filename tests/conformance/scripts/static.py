@@ -253,7 +253,7 @@ async def an_administrator_removes_members(stage: Stage) -> None:
 
 
 @script("L8, L3", eras=STATIC)
-async def an_administrator_removes_one_whose_join_is_parked(stage: Stage) -> None:
+async def an_administrator_removes_a_member_with_a_parked_join(stage: Stage) -> None:
     a, b = await stage.stable("a", "b", static=True)
     join = a.join()
     await stage.until(state="PreparingRebalance")
@@ -300,7 +300,7 @@ async def an_absent_static_leader_loses_the_lead(stage: Stage) -> None:
 
 
 @script("RB7, RB14", eras=SOME_STATIC)
-async def a_join_phase_to_which_nobody_comes_goes_on(stage: Stage) -> None:
+async def a_join_phase_without_joins_continues(stage: Stage) -> None:
     a, b = await stage.members("a", "b", static=True)
     c = await stage.member("c", rebalance_ms=SHORT_MS)
     a.rebalance_ms = b.rebalance_ms = SHORT_MS

@@ -68,13 +68,13 @@ def done(*members: str) -> tuple[MemberResult, ...]:
     return tuple(MemberResult(member=each, done=True, error=ErrorCode.none, message=None) for each in members)
 
 
-def altering(told: AlterGroupConfigOutcome) -> Outcomes:
+def altering(reported: AlterGroupConfigOutcome) -> Outcomes:
     """Return this outcome for each change, in a group that does not exist."""
 
     def outcome(command: AnyRequest) -> Outcome:
         if isinstance(command, DescribeGroupConfig):
             return DescribeGroupConfigOutcome(values={})
-        return UNKNOWN_GROUP if isinstance(command, DescribeGroup) else told
+        return UNKNOWN_GROUP if isinstance(command, DescribeGroup) else reported
 
     return outcome
 

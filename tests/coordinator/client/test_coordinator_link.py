@@ -74,7 +74,7 @@ def bootstrap(server: Running) -> str:
     return f"127.0.0.1:{server.server.port}"
 
 
-def nobody() -> str:
+def unused_address() -> str:
     """An address with no listener."""
     with socket.create_server(("127.0.0.1", 0)) as taken:
         return f"127.0.0.1:{taken.getsockname()[1]}"
@@ -111,8 +111,8 @@ async def test_retries_end_if_the_coordinator_is_never_ready(server: Running) ->
     async with GroupAdmin(bootstrap(server), limit_ms=300) as admin:
         with pytest.raises(NotReady) as raised:
             await admin.set_target_group_size("orders", 3)
-    said = "or it may not reach the process that owns the group: muster status and its log say which"
-    for part in ("group orders", "within 0.3 s", bootstrap(server), "COORDINATOR_LOAD_IN_PROGRESS", said):
+    text = "or it may not reach the process that owns the group: muster status and its log say which"
+    for part in ("group orders", "within 0.3 s", bootstrap(server), "COORDINATOR_LOAD_IN_PROGRESS", text):
         assert part in str(raised.value)
     assert len(server.groups.commands) > 1
 
@@ -122,7 +122,7 @@ async def test_the_coordinator_is_found_at_the_advertised_address(server: Runnin
     async with running() as other:
         other.service.cluster = server.service.cluster
         server.groups.outcome = lambda _command: DONE
-        async with GroupAdmin(f"{nobody()}, {bootstrap(other)}") as admin:
+        async with GroupAdmin(f"{unused_address()}, {bootstrap(other)}") as admin:
             await admin.set_target_group_size("orders", 3)
             await admin.set_target_group_size("orders", 4)
     assert (len(server.groups.commands), len(other.groups.commands)) == (2, 0)
@@ -145,7 +145,7 @@ async def test_a_hanging_address_beside_a_closed_one_is_not_called_down() -> Non
     """ "Start it" is advised only if no address has a listener."""
     with socket.create_server(("127.0.0.1", 0)) as silent:
         silent_at = f"127.0.0.1:{silent.getsockname()[1]}"
-        async with GroupAdmin(f"{nobody()},{silent_at}", limit_ms=200) as admin:
+        async with GroupAdmin(f"{unused_address()},{silent_at}", limit_ms=200) as admin:
             with pytest.raises(NoCoordinator, match=rf"Connect call failed.*; {silent_at} has not answered") as raised:
                 await admin.list_members("orders")
     assert "start it" not in str(raised.value)
@@ -241,7 +241,7 @@ async def test_a_missing_permission_is_named_with_its_principal(server: Running)
 
 async def test_closed_ports_fail_at_once() -> None:
     """Waiting does not fix a wrong address."""
-    address = nobody()
+    address = unused_address()
     started = time.monotonic()
     async with GroupAdmin(address) as admin:
         with pytest.raises(NoCoordinator, match="muster serve") as raised:
@@ -295,7 +295,7 @@ async def test_a_broker_that_disconnects_may_require_credentials() -> None:
 
 async def test_a_wrongly_advertised_address_is_named(server: Running) -> None:
     """A server may advertise an address that cannot be reached from here."""
-    advertised = BrokerAddress("127.0.0.1", int(nobody().rpartition(":")[2]))
+    advertised = BrokerAddress("127.0.0.1", int(unused_address().rpartition(":")[2]))
     server.service.cluster = server.service.cluster.advertised_at(advertised.host, advertised.port)
     async with GroupAdmin(bootstrap(server), limit_ms=300) as admin:
         with pytest.raises(NoCoordinator, match=f"brokers name {advertised}, which does not answer") as raised:
@@ -381,7 +381,7 @@ async def describe_with(link: CoordinatorLink) -> None:
     question = Exchange(
         DescribeGroupsRequest(groups=(GroupId("orders"),), include_authorized_operations=False), DescribeGroupsResponse
     )
-    answer = await link.ask("orders", question, lambda told: (told.groups[0].error_code, None), changes=False)
+    answer = await link.ask("orders", question, lambda reported: (reported.groups[0].error_code, None), changes=False)
     assert answer.groups[0].group_id == "orders"
 
 

@@ -246,9 +246,9 @@ class Harness(Administrator):
         if isinstance(command, JoinGroup):
             self._check_refusal(command, group, soft, decision)
         for reply in decision.replies:
-            asked = self.calls[reply.request_id].command
-            check_answer(asked, reply.outcome, decision.group, decision.soft)
-            check_heard(asked, reply.outcome, decision.soft)
+            request = self.calls[reply.request_id].command
+            check_answer(request, reply.outcome, decision.group, decision.soft)
+            check_heard(request, reply.outcome, decision.soft)
         self.group, self.soft = decision.group, decision.soft
         self._store(decision.events)
         self.decisions.append(decision)

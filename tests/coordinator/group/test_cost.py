@@ -223,13 +223,13 @@ def test_requests_without_effect_copy_nothing() -> None:
     """A heartbeat, a description, and the check whether a join would be refused; the first two return the same group
     object.
     """
-    crowd, asked = again(LARGE), Work()
+    crowd, requested = again(LARGE), Work()
     group, soft = crowd.group, crowd.soft
     member_id = next(iter(group.members))
-    with asked.counted():
+    with requested.counted():
         crowd.send(crowd.heartbeat(member_id))
         crowd.send(DescribeGroup(**crowd._request(15)))
-    assert (crowd.group is group, crowd.soft is soft, asked.copied) == (True, True, 0)
+    assert (crowd.group is group, crowd.soft is soft, requested.copied) == (True, True, 0)
     refusing = Work()
     with refusing.counted():
         would_refuse(crowd.join(MemberId("nobody")), group, soft, crowd.now(), crowd.settings)

@@ -108,7 +108,7 @@ def test_invalid_values_are_refused_with_the_value_and_the_limit(
     assert len(h.events) == seen
 
 
-def told(h: Harness, name: str, operation: ConfigOperation, value: str) -> str:
+def refusal(h: Harness, name: str, operation: ConfigOperation, value: str) -> str:
     """The reason of the refusal."""
     call = h.alter((name, operation, value))
     assert call.error is not ErrorCode.none
@@ -119,13 +119,17 @@ def test_the_actual_type_of_a_name_is_reported() -> None:
     h = Harness()
     h.stable_group(h.static("a"))
     h.set(members_registered="b,c")
-    assert told(h, RETIRED, APPEND, "b") == "members.retired: 'b' is not a member: it is expected, and has not joined"
-    assert told(h, REGISTERED, APPEND, "b") == "members.registered: 'b' is expected already"
+    assert (
+        refusal(h, RETIRED, APPEND, "b") == "members.retired: 'b' is not a member: it is expected, and has not joined"
+    )
+    assert refusal(h, REGISTERED, APPEND, "b") == "members.registered: 'b' is expected already"
     h.static("c").join()
-    assert told(h, RETIRED, APPEND, "c").endswith("'c' is not a member: it is expected, and its join waits for others")
+    assert refusal(h, RETIRED, APPEND, "c").endswith(
+        "'c' is not a member: it is expected, and its join waits for others"
+    )
     h.set(members_retired="a")
-    assert told(h, RETIRED, APPEND, "a") == "members.retired: 'a' is retiring already"
-    assert told(h, LEARNERS, SUBTRACT, "a").endswith("is not a learner: it is an active member that is retiring")
+    assert refusal(h, RETIRED, APPEND, "a") == "members.retired: 'a' is retiring already"
+    assert refusal(h, LEARNERS, SUBTRACT, "a").endswith("is not a learner: it is an active member that is retiring")
 
 
 def test_a_standby_is_not_a_learner() -> None:
@@ -133,7 +137,7 @@ def test_a_standby_is_not_a_learner() -> None:
     h.stable_group(h.static("a"))
     h.set(target_group_size="1")
     h.static("b").join()
-    assert told(h, LEARNERS, SUBTRACT, "b") == "members.learners: 'b' is not a learner: it is a standby"
+    assert refusal(h, LEARNERS, SUBTRACT, "b") == "members.learners: 'b' is not a learner: it is a standby"
 
 
 def test_a_setting_named_twice_is_refused() -> None:
@@ -294,8 +298,8 @@ def test_a_first_join_has_no_session_yet() -> None:
     newcomer = h.static("b", session_timeout_ms=6_000)
     newcomer.join()
     h.sleep(1_000)
-    (told,) = (each for each in h.describe_config().members if each.group_instance_id == "b")
-    assert (told.session_left_ms, told.join_left_ms) == (None, 299_000)
+    (reported,) = (each for each in h.describe_config().members if each.group_instance_id == "b")
+    assert (reported.session_left_ms, reported.join_left_ms) == (None, 299_000)
 
 
 def test_a_member_with_a_parked_join_has_no_running_session() -> None:
@@ -304,8 +308,8 @@ def test_a_member_with_a_parked_join_has_no_running_session() -> None:
     a, _b = h.stable_group(h.static("a", session_timeout_ms=6_000), h.static("b", session_timeout_ms=30_000))
     assert a.join(protocols=protocols("range", metadata=subscription("payments"))).parked
     h.sleep(10_000)
-    told = {each.group_instance_id: each.session_left_ms for each in h.describe_config().members}
-    assert told == {"a": None, "b": 20_000}
+    reported = {each.group_instance_id: each.session_left_ms for each in h.describe_config().members}
+    assert reported == {"a": None, "b": 20_000}
 
 
 def test_the_listing_shows_waiting_and_expected_members() -> None:

@@ -132,8 +132,8 @@ def test_old_leader_of_static_members(version: int) -> None:
     assert {member.member_id for member in old.joined.members} == h.live.members.keys()
     assert a.assignment == f"{a.member_id}@1".encode()
     new = a.restarted()
-    told = new.join().outcome
-    assert (told.generation_id, told.leader_id, told.members) == (1, old.member_id, ())
+    reported = new.join().outcome
+    assert (reported.generation_id, reported.leader_id, reported.members) == (1, old.member_id, ())
     assert new.sync().outcome.assignment == a.assignment
     again = old.join()  # its topics changed: the leader's rejoin rebalances, and it leads the new ids
     new.join()
@@ -182,17 +182,17 @@ def real_id(instance: str | None, client_id: str = "app") -> MemberId:
     return MemberId(f"{client_id if instance is None else instance}-{uuid.uuid4()}")
 
 
-def range_assignor(told: JoinGroupOutcome) -> dict[MemberId, list[int]]:
+def range_assignor(reported: JoinGroupOutcome) -> dict[MemberId, list[int]]:
     """Neighbouring partitions in the order of the member ids, as a client without instance ids does."""
-    members = sorted(member.member_id for member in told.members)
+    members = sorted(member.member_id for member in reported.members)
     share, more = divmod(PARTITIONS, len(members))
     starts = [number * share + min(number, more) for number in range(len(members) + 1)]
     return {member: list(range(*starts[n : n + 2])) for n, member in enumerate(members)}
 
 
-def roundrobin_assignor(told: JoinGroupOutcome) -> dict[MemberId, list[int]]:
+def roundrobin_assignor(reported: JoinGroupOutcome) -> dict[MemberId, list[int]]:
     """One partition after another, in the order of the member ids."""
-    members = sorted(member.member_id for member in told.members)
+    members = sorted(member.member_id for member in reported.members)
     return {member: list(range(n, PARTITIONS, len(members))) for n, member in enumerate(members)}
 
 
@@ -231,9 +231,9 @@ def test_restarts_do_not_change_the_assignments(names: Sequence[str], assignor: 
     for _ in range(5):
         for number in random.Random(7).sample(range(len(names)), len(names)):
             new = clients[number].restarted()
-            told = new.join(proposed_member_id=real_id(new.instance)).outcome
-            assert told.member_id.startswith(f"{new.instance}-")
-            assert told.generation_id == h.live.generation_id
+            reported = new.join(proposed_member_id=real_id(new.instance)).outcome
+            assert reported.member_id.startswith(f"{new.instance}-")
+            assert reported.generation_id == h.live.generation_id
             clients[number] = new
         assert computed(h, clients, assignor) == before
 

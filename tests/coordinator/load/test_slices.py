@@ -158,13 +158,13 @@ async def test_late_failures_are_returned_and_immediate_failures_raised() -> Non
         yield after
         raise ValueError(after)
 
-    slices, told = Slices(), list[Exception]()
+    slices, reported = Slices(), list[Exception]()
     with pytest.raises(ValueError, match="1"):
-        slices.run(failing(1), fails, told.append)
-    slices.run(failing(ENTRIES_AT_ONCE), fails, told.append)
-    slices.run(counting(ENTRIES_AT_ONCE + 1, [], "long"), _breaks, told.append)
+        slices.run(failing(1), fails, reported.append)
+    slices.run(failing(ENTRIES_AT_ONCE), fails, reported.append)
+    slices.run(counting(ENTRIES_AT_ONCE + 1, [], "long"), _breaks, reported.append)
     await slices.turn()
-    assert [str(each) for each in told] == [str(ENTRIES_AT_ONCE), "broken"]
+    assert [str(each) for each in reported] == [str(ENTRIES_AT_ONCE), "broken"]
 
 
 def _breaks(_result: str) -> None:

@@ -118,13 +118,13 @@ async def test_a_failing_turn_takes_no_turn_of_others() -> None:
         def take_turn(self) -> None:
             raise ValueError
 
-    subject, told = Crowd(), list[object]()
-    asyncio.get_running_loop().set_exception_handler(lambda _, context: told.append(context["exception"]))
+    subject, reported = Crowd(), list[object]()
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: reported.append(context["exception"]))
     subject.turns.wait(Fails())
     subject.turns.wait(subject.new("behind", 1))
     for _ in range(3):
         await asyncio.sleep(0)
-    assert (subject.log, len(told)) == (["behind"], 1)
+    assert (subject.log, len(reported)) == (["behind"], 1)
 
 
 def clients(port: int) -> list[socket.socket]:

@@ -92,13 +92,13 @@ async def test_a_whole_process_is_reached_by_either() -> None:
             consumer = confluent_kafka.Consumer({"bootstrap.servers": f"{name}:{port}", "group.id": "both"})
             assert "orders" in consumer.list_topics(timeout=60).topics
             consumer.close()
-            asked = HTTPConnection(host, metrics, timeout=60)
+            connection = HTTPConnection(host, metrics, timeout=60)
 
-            def is_ready(asked: HTTPConnection = asked) -> bool:
-                asked.request("GET", "/readyz")
-                answer = asked.getresponse()
+            def is_ready(connection: HTTPConnection = connection) -> bool:
+                connection.request("GET", "/readyz")
+                answer = connection.getresponse()
                 answer.read()
                 return answer.status == 200
 
             await until(is_ready)
-            asked.close()
+            connection.close()

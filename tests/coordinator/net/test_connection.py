@@ -170,10 +170,10 @@ def test_the_largest_frame_is_taken() -> None:
 
 
 def test_heartbeats_that_the_fast_path_knows_are_answered_in_their_place() -> None:
-    asked: list[tuple[int, bytes, int]] = []
+    requests: list[tuple[int, bytes, int]] = []
 
     def fast(version: int, rest: bytes, now_ms: int) -> bytes | None:
-        asked.append((version, rest, now_ms))
+        requests.append((version, rest, now_ms))
         return b"ok" if rest == b"known" else None
 
     subject = connection(fast=fast)
@@ -187,7 +187,7 @@ def test_heartbeats_that_the_fast_path_knows_are_answered_in_their_place() -> No
     subject.answer(b"joined")
     assert subject.next_request(78) == request(4, b"other", api_key=12)[4:]
     assert sent(subject) == answer(1, b"ok") + answer(2, b"joined") + answer(3, b"ok")
-    assert asked == [(4, b"known", 77), (3, b"known", 78), (9, b"other", 78)]
+    assert requests == [(4, b"known", 77), (3, b"known", 78), (9, b"other", 78)]
 
 
 KNOWN = [request(number, b"known", api_key=12) for number in range(1, 9)]

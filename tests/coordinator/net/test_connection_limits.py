@@ -21,8 +21,8 @@ async def test_connections_over_the_limit_are_refused_and_the_log_names_the_larg
         assert subject.metrics.connections_refused == {RefusedConnection.ALL: 2}
         (line,) = lines
         assert line["log_level"] == "warning"
-        told = {name: line[name] for name in ("limit", "address", "most_of_address")}
-        assert told == {
+        reported = {name: line[name] for name in ("limit", "address", "most_of_address")}
+        assert reported == {
             "limit": "--connections-max",
             "address": "/127.0.0.1",
             "most_of_address": "/127.0.0.1: 2",

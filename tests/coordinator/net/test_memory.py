@@ -27,7 +27,7 @@ KB, MB = 1_024, 1_048_576
 MORE_THAN_SOCKETS_TAKE = 40_000_000
 
 
-class Holding:
+class FakeConnection:
     """A connection that closes when it is evicted."""
 
     def __init__(self, name: str, eviction_order: EvictionOrder, evicted: list[str], whose: str) -> None:
@@ -40,7 +40,7 @@ class Holding:
         self._evicted.append(self.client_host)
 
 
-class Holders:
+class LimitedMemory:
     """A memory with 100 KB for connections, and the evicted ones."""
 
     def __init__(self) -> None:
@@ -49,12 +49,12 @@ class Holders:
         self.memory = Memory(125 * KB, self.metrics, self.answer_memory)
         self.evicted: list[str] = []
 
-    def new(self, name: str, eviction_order: EvictionOrder, whose: str | None = None) -> Holding:
-        return Holding(name, eviction_order, self.evicted, whose or name)
+    def new(self, name: str, eviction_order: EvictionOrder, whose: str | None = None) -> FakeConnection:
+        return FakeConnection(name, eviction_order, self.evicted, whose or name)
 
 
 def test_the_lowest_priority_is_closed_first_and_then_the_largest() -> None:
-    subject = Holders()
+    subject = LimitedMemory()
     named = {
         subject.new("stranger", EvictionOrder.UNAUTHENTICATED): 17,
         subject.new("small", EvictionOrder.STALLED): 18,
@@ -71,7 +71,7 @@ def test_the_lowest_priority_is_closed_first_and_then_the_largest() -> None:
 
 
 def test_a_connection_that_takes_too_much_at_once_is_closed_itself() -> None:
-    subject = Holders()
+    subject = LimitedMemory()
     small, large = subject.new("small", EvictionOrder.STALLED), subject.new("large", EvictionOrder.STALLED)
     subject.memory.hold(small, 50 * KB)
     subject.memory.hold(large, 60 * KB)
@@ -81,7 +81,7 @@ def test_a_connection_that_takes_too_much_at_once_is_closed_itself() -> None:
 
 def test_a_connection_that_parks_more_than_half_is_closed_first() -> None:
     """The others do not matter; its largest connection goes first."""
-    subject = Holders()
+    subject = LimitedMemory()
     for n in range(3):
         subject.memory.hold(subject.new(f"parked {n}", EvictionOrder.AWAITING_ANSWER, "mallory"), (20 + n) * KB)
     subject.memory.hold(subject.new("half sent", EvictionOrder.STALLED, "alice"), 40 * KB)
@@ -92,7 +92,7 @@ def test_a_connection_that_parks_more_than_half_is_closed_first() -> None:
 
 def test_the_log_names_the_address_whose_connections_used_most() -> None:
     """Its connections are added up, even if another address has a larger one."""
-    subject = Holders()
+    subject = LimitedMemory()
     for name, size in (("a", 17), ("a", 17), ("b", 18)):
         subject.memory.hold(subject.new(name, EvictionOrder.STALLED), size * KB)
     with structlog.testing.capture_logs() as lines:
@@ -102,14 +102,14 @@ def test_the_log_names_the_address_whose_connections_used_most() -> None:
     assert (line["connections"], line["most_by"], line["held_bytes"]) == (3, "a", 52 * KB)
 
 
-class Asked(Holding):
+class CountedConnection(FakeConnection):
     """Counts how often its eviction order is read."""
 
     times = 0
 
     @property
     def eviction_order(self) -> EvictionOrder:
-        Asked.times += 1
+        CountedConnection.times += 1
         return EvictionOrder.STALLED
 
     @eviction_order.setter
@@ -119,24 +119,24 @@ class Asked(Holding):
 
 def test_the_victim_is_chosen_once_for_many() -> None:
     """Thousands of connections grow a little at a time: none of them blocks the loop for long."""
-    Asked.times = 0
-    subject = Holders()
+    CountedConnection.times = 0
+    subject = LimitedMemory()
     metrics = ServerMetrics({})
     memory = Memory(100_000 * KB, metrics, AnswerMemory(0))
     count = 5_000
     with structlog.testing.capture_logs() as lines:
         for n in range(2 * count):
-            memory.hold(Asked(str(n), EvictionOrder.STALLED, subject.evicted, f"of {n % 100}"), 20 * KB)
+            memory.hold(CountedConnection(str(n), EvictionOrder.STALLED, subject.evicted, f"of {n % 100}"), 20 * KB)
     assert metrics.connections_closed_for_memory == len(subject.evicted) >= count
     assert metrics.held_bytes <= 100_000 * KB
-    assert Asked.times < 20 * count
+    assert CountedConnection.times < 20 * count
     assert len(lines) < 30
     assert sum(line["connections"] for line in lines) == len(subject.evicted)
 
 
 def test_a_usual_request_is_not_counted() -> None:
     """It is never evicted, however much the others use."""
-    subject = Holders()
+    subject = LimitedMemory()
     many = [subject.new(str(n), EvictionOrder.UNAUTHENTICATED) for n in range(100)]
     for holder in many:
         subject.memory.hold(holder, FREE_BYTES)
@@ -145,7 +145,7 @@ def test_a_usual_request_is_not_counted() -> None:
 
 def test_used_bytes_are_counted() -> None:
     random = Random(11)
-    subject = Holders()
+    subject = LimitedMemory()
     holders = [subject.new(str(n), random.choice(list(EvictionOrder)), random.choice("ab")) for n in range(9)]
     held: dict[str, int] = {}
     for _ in range(3_000):
@@ -160,7 +160,7 @@ def test_used_bytes_are_counted() -> None:
 
 def test_no_connection_is_closed_for_answers_that_are_being_written() -> None:
     """They count, but eviction would not free them; they have a separate limit, and connections have the rest."""
-    subject, answer = Holders(), object()
+    subject, answer = LimitedMemory(), object()
     subject.answer_memory.take(1_000 * KB)
     assert subject.metrics.held_bytes == 1_000 * KB
     for n in range(5):

@@ -68,12 +68,12 @@ def test_writing_a_log_line_does_not_wait_for_the_reader(pipe: Pipe) -> None:
         lines.write(LINE)
     assert lines.dropped == 15
     assert not lines.wait_until_written(0)
-    with structlog.testing.capture_logs() as told:
+    with structlog.testing.capture_logs() as reported:
         pipe.read(pipe.filled)
         assert pipe.read(10 * len(LINE)) == 10 * LINE
         assert lines.wait_until_written(WITHIN_S)
-        until_so(lambda: bool(told), lambda: "", within_s=WITHIN_S)
-    assert [line["lines"] for line in told] == [15]
+        until_so(lambda: bool(reported), lambda: "", within_s=WITHIN_S)
+    assert [line["lines"] for line in reported] == [15]
     (dropped,) = lines.collect()
     assert [sample.value for sample in dropped.samples] == [15]
 

@@ -98,7 +98,7 @@ except KeyError:
 """
 
 
-def said_by_libraries(form: str) -> list[str]:
+def library_lines(form: str) -> list[str]:
     command = [sys.executable, "-c", LIBRARIES.format(form=form, flood=FLOOD)]
     done = subprocess.run(command, capture_output=True, text=True, check=True, cwd=ROOT)
     return done.stderr.splitlines()
@@ -106,7 +106,7 @@ def said_by_libraries(form: str) -> list[str]:
 
 def test_log_lines_of_libraries_have_the_form_of_the_log() -> None:
     """Few lines of each, and a traceback within its line."""
-    lines = [json.loads(line) for line in said_by_libraries("json") if line.startswith("{")]
+    lines = [json.loads(line) for line in library_lines("json") if line.startswith("{")]
     warnings = [line for line in lines if line["library"] == "aiokafka.conn"]
     assert 10 <= len(warnings) < FLOOD
     assert (warnings[0]["event"], warnings[0]["level"]) == ("user {and} 100% 0 in the clear", "warning")
@@ -117,15 +117,18 @@ def test_log_lines_of_libraries_have_the_form_of_the_log() -> None:
 
 def test_library_log_lines_of_any_level_or_form_are_accepted() -> None:
     """Unknown levels become the next lower one; lines that cannot be formatted are reported as `logging` does."""
-    lines = said_by_libraries("json")
-    said = [json.loads(line) for line in lines if '"said"' in line and line.startswith("{")]
-    assert [(line["library"], line["level"]) for line in said] == [("level 35", "warning"), ("level 70", "critical")]
+    lines = library_lines("json")
+    reported = [json.loads(line) for line in lines if '"said"' in line and line.startswith("{")]
+    assert [(line["library"], line["level"]) for line in reported] == [
+        ("level 35", "warning"),
+        ("level 70", "critical"),
+    ]
     assert "Message: '%d'" in lines
     assert "was never retrieved" in lines[-1]
 
 
 def test_on_a_terminal_too() -> None:
-    lines = said_by_libraries("console")
+    lines = library_lines("console")
     assert "[warning  ] user {and} 100% 0 in the clear" in lines[0]
     assert "library=aiokafka.conn" in lines[0]
     assert "KeyError: 'of a library'" in lines
@@ -155,7 +158,7 @@ raise KeyError("of all")
 """
 
 
-def said_uncaught(form: str) -> list[str]:
+def uncaught_lines(form: str) -> list[str]:
     command = [sys.executable, "-c", UNCAUGHT.format(form=form)]
     done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=ROOT)
     assert done.returncode == 1
@@ -164,9 +167,9 @@ def said_uncaught(form: str) -> list[str]:
 
 def test_pythons_own_messages_are_json_too() -> None:
     """Uncaught errors of any thread, errors in destructors, warnings, and the reason why the process exits."""
-    lines = [json.loads(line) for line in said_uncaught("json")]
-    told = [line.get("exception", "").splitlines()[-1:] for line in lines if "exception" in line]
-    assert told == [["KeyError: 'of a thread'"], ["KeyError: 'of an object that goes'"], ["KeyError: 'of all'"]]
+    lines = [json.loads(line) for line in uncaught_lines("json")]
+    reported = [line.get("exception", "").splitlines()[-1:] for line in lines if "exception" in line]
+    assert reported == [["KeyError: 'of a thread'"], ["KeyError: 'of an object that goes'"], ["KeyError: 'of all'"]]
     assert [line["thread"] for line in lines if "thread" in line] == ["worker"]
     (warned,) = [line for line in lines if line.get("library") == "py.warnings"]
     assert "something is old" in warned["event"]
@@ -175,4 +178,4 @@ def test_pythons_own_messages_are_json_too() -> None:
 
 
 def test_on_a_terminal_python_prints_as_usual() -> None:
-    assert "Traceback (most recent call last):" in said_uncaught("console")
+    assert "Traceback (most recent call last):" in uncaught_lines("console")

@@ -35,7 +35,7 @@ def _nothing_is_noted() -> None:
     CURRENT_WORK.note = None
 
 
-class Life:
+class SimulatedProcess:
     """A process on a simulated clock that works, waits, or is stopped. The watchdog thread checks in between."""
 
     def __init__(self) -> None:
@@ -75,7 +75,7 @@ class Life:
 
 
 def test_a_loop_that_turns_is_not_late() -> None:
-    life = Life()
+    life = SimulatedProcess()
     assert life.lives(10) == pytest.approx([0.0] * 100)
     assert life.turns.held_s == pytest.approx(0.0)
 
@@ -83,7 +83,7 @@ def test_a_loop_that_turns_is_not_late() -> None:
 @pytest.mark.parametrize("used", [0.0, 7.0], ids=["waits", "works"])
 def test_a_held_loop_counts_from_its_last_turn(used: float) -> None:
     """The callback may use the processor or wait for a disk."""
-    life = Life()
+    life = SimulatedProcess()
     life.lives(1)
     life.looks(7, used=used)
     assert life.turns.held_s == pytest.approx(7)
@@ -95,7 +95,7 @@ def test_a_held_loop_counts_from_its_last_turn(used: float) -> None:
 
 def test_a_stopped_process_is_not_a_held_loop() -> None:
     """SIGSTOP or a suspended machine: neither the loop nor the thread ran, and no processor time was used."""
-    life = Life()
+    life = SimulatedProcess()
     life.lives(1)
     life.passes(60)
     life.look()  # the thread runs first
@@ -105,7 +105,7 @@ def test_a_stopped_process_is_not_a_held_loop() -> None:
 
 
 def test_nor_is_it_when_the_loop_is_there_first() -> None:
-    life = Life()
+    life = SimulatedProcess()
     life.lives(1)
     life.passes(60)
     assert life.tick() <= 2 * LOOK_S
@@ -115,7 +115,7 @@ def test_nor_is_it_when_the_loop_is_there_first() -> None:
 
 def test_a_call_that_lets_no_thread_run_holds_the_loop() -> None:
     """The thread could not check either, but processor time was used."""
-    life = Life()
+    life = SimulatedProcess()
     life.lives(1)
     life.passes(8, used=7.9)
     life.look()
@@ -125,7 +125,7 @@ def test_a_call_that_lets_no_thread_run_holds_the_loop() -> None:
 
 
 def test_a_held_loop_of_a_process_that_is_stopped_meanwhile_counts_without_that() -> None:
-    life = Life()
+    life = SimulatedProcess()
     life.looks(2)
     life.passes(600)
     life.look()
@@ -244,7 +244,7 @@ def spins(released: threading.Event) -> Callable[[AnyRequest], Outcome | None]:
 async def test_a_request_that_holds_the_loop_makes_healthz_fail_and_is_named() -> None:
     registry, released = CollectorRegistry(), threading.Event()
     async with running() as subject:
-        with watched(registry) as prober, structlog.testing.capture_logs() as told:
+        with watched(registry) as prober, structlog.testing.capture_logs() as reported:
             subject.groups.outcome = spins(released)
             assert await asyncio.to_thread(prober.get, "/healthz") == (200, "ok\n")
 
@@ -260,7 +260,7 @@ async def test_a_request_that_holds_the_loop_makes_healthz_fail_and_is_named() -
             unwell, ready, metrics = await probing
             assert (await client.answer())[0] == 1
             await asyncio.to_thread(prober.until, "/healthz", 200)
-            await until(lambda: told[-1]["event"] == "event loop recovered")
+            await until(lambda: reported[-1]["event"] == "event loop recovered")
             host, port = client.writer.get_extra_info("sockname")
     assert f"connection {host}:{port}" in unwell
     assert "api DescribeGroups" in unwell
@@ -274,12 +274,12 @@ async def test_a_request_that_holds_the_loop_makes_healthz_fail_and_is_named() -
         "connection": f"{host}:{port}",
         "principal": "User:ANONYMOUS",
     }
-    assert [line["event"] for line in told if "event loop" in line["event"]] == [
+    assert [line["event"] for line in reported if "event loop" in line["event"]] == [
         "event loop stalled",
         "event loop blocked beyond the limit",
         "event loop recovered",
     ]
-    for line in told[:2]:
+    for line in reported[:2]:
         assert named.items() <= line.items()
         assert any("outcome_of" in call for call in line["at"])
 
@@ -287,7 +287,7 @@ async def test_a_request_that_holds_the_loop_makes_healthz_fail_and_is_named() -
 async def test_an_unrecorded_cause_is_not_guessed() -> None:
     """The running task is named, with its position in the code."""
     released = threading.Event()
-    with watched(CollectorRegistry()) as prober, structlog.testing.capture_logs() as told:
+    with watched(CollectorRegistry()) as prober, structlog.testing.capture_logs() as reported:
 
         def held() -> str:
             try:
@@ -303,7 +303,11 @@ async def test_an_unrecorded_cause_is_not_guessed() -> None:
         await asyncio.sleep(0)
         await asyncio.create_task(sweeping(), name="a sweep")
         assert "work not noted, task a sweep" in await probing
-    assert (told[0]["event"], told[0]["work"], told[0]["task"]) == ("event loop stalled", "not noted", "a sweep")
+    assert (reported[0]["event"], reported[0]["work"], reported[0]["task"]) == (
+        "event loop stalled",
+        "not noted",
+        "a sweep",
+    )
 
 
 async def test_an_idle_loop_without_cpu_time_is_not_reported_as_stalled(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -311,7 +315,7 @@ async def test_an_idle_loop_without_cpu_time_is_not_reported_as_stalled(monkeypa
     monkeypatch.setattr(loop_watch, "TICK_S", WITHIN_S)
     holds = REGISTRY.get_sample_value("muster_loop_holds_total")
     registry = CollectorRegistry()
-    with watched(registry) as prober, structlog.testing.capture_logs() as told:
+    with watched(registry) as prober, structlog.testing.capture_logs() as reported:
 
         def held() -> tuple[int, str]:
             while (registry.get_sample_value("muster_loop_held_seconds") or 0.0) < 1.5:
@@ -319,7 +323,7 @@ async def test_an_idle_loop_without_cpu_time_is_not_reported_as_stalled(monkeypa
             return prober.get("/healthz")
 
         assert await asyncio.to_thread(held) == (200, "ok\n")
-    assert [line["event"] for line in told] == [
+    assert [line["event"] for line in reported] == [
         "the process did not run: it or its machine was suspended, or got no CPU time"
     ]
     assert REGISTRY.get_sample_value("muster_loop_holds_total") == holds

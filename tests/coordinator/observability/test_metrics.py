@@ -90,8 +90,8 @@ def test_a_failed_append_and_the_lost_partition_are_counted() -> None:
         first = await SimulatedProcess(storage).start()
         before = counted()
         second = await SimulatedProcess(storage).start()
-        asked = first.join("a")
-        assert (await asked).error is ErrorCode.not_coordinator
+        requested = first.join("a")
+        assert (await requested).error is ErrorCode.not_coordinator
         assert [now - then for now, then in zip(counted(), before, strict=True)] == [1, 1]
         await second.runtime.stop()
 

@@ -43,12 +43,12 @@ def test_groups_live_and_go_without_any_offset_here() -> None:
     async def story() -> None:
         storage = MemoryStorage()
         first = await SimulatedProcess(storage, offsets=UpstreamOffsetStore()).start()
-        told = await first.stable_group("a")
+        joined = await first.stable_group("a")
         await first.runtime.stop()
         second = await SimulatedProcess(storage, offsets=UpstreamOffsetStore()).start()
-        assert (await second.heartbeat(told["a"])).error is ErrorCode.none
+        assert (await second.heartbeat(joined["a"])).error is ErrorCode.none
         assert second.runtime.committed_offsets(GROUP) == {}
-        await second.leave(told["a"].member_id)
+        await second.leave(joined["a"].member_id)
         assert (await second.delete()).error is ErrorCode.none
         await second.runtime.stop()
 

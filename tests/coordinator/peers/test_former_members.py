@@ -30,7 +30,7 @@ def seen(by: str, process: str = A, *, removed: bool = False) -> ObservedEnd:
     return ObservedEnd(member_id=f"m-{process}", by=by, link_lost_ms=40, refused_ms=44, removed=removed)
 
 
-def told(*decisions: Sharing) -> FormerMembers:
+def members_after(*decisions: Sharing) -> FormerMembers:
     former = FormerMembers()
     for each in decisions:
         former.apply(each)
@@ -46,12 +46,12 @@ def test_a_process_seen_ended_and_removed() -> None:
     number of times.
     """
     ended = OwnershipEnd(cause=OwnershipEndCause.GONE, removed_by=C, link_lost_ms=40, refused_ms=44)
-    by_others = told(sharing(BOTH, {0: 1}), sharing({9: OURS}, {0: 9}, seen(C, removed=True)))
+    by_others = members_after(sharing(BOTH, {0: 1}), sharing({9: OURS}, {0: 9}, seen(C, removed=True)))
     assert by_others.end_of(0, A, OURS) == ended
     by_others.note_end(seen(OWN))
     by_others.apply(sharing({9: OURS}, {0: 9}))
     assert by_others.end_of(0, A, OURS) == ended
-    ourselves = told(sharing(BOTH, {0: 1}))
+    ourselves = members_after(sharing(BOTH, {0: 1}))
     ourselves.note_end(seen(OWN))
     ourselves.apply(sharing({9: OURS}, {0: 9}))
     assert ourselves.end_of(0, A, OURS) == msgspec.structs.replace(ended, removed_by=None), "nobody says who did"
@@ -62,7 +62,7 @@ def test_a_process_seen_ended_and_removed() -> None:
 def test_the_remover_is_named_though_another_process_saw_the_end_first() -> None:
     """A decision had reported the other process's evidence before the removal was answered."""
     early = msgspec.structs.replace(seen(C), refused_ms=42)
-    former = told(sharing(BOTH, {0: 1}))
+    former = members_after(sharing(BOTH, {0: 1}))
     former.note_end(seen(OWN))
     former.apply(sharing({9: OURS}, {0: 9}, early))
     former.note_end(seen(OWN, removed=True))
@@ -75,33 +75,33 @@ def test_the_remover_is_named_though_another_process_saw_the_end_first() -> None
 def test_a_process_that_is_no_longer_a_member() -> None:
     """No process saw its end; a later process with the same name is another member."""
     before = sharing(BOTH, {0: 1})
-    assert told(before, sharing({9: OURS}, {0: 9})).end_of(0, A, OURS) == end("no-member")
+    assert members_after(before, sharing({9: OURS}, {0: 9})).end_of(0, A, OURS) == end("no-member")
     again = {1: member(1, A, "m-new"), 9: OURS}
-    assert told(before, sharing(again, {0: 9})).end_of(0, A, OURS) == end("no-member")
+    assert members_after(before, sharing(again, {0: 9})).end_of(0, A, OURS) == end("no-member")
     nameless = msgspec.structs.replace(again[1], process="")
-    assert told(before, sharing({1: nameless, 9: OURS}, {0: 9})).end_of(0, A, OURS) == end("no-member")
+    assert members_after(before, sharing({1: nameless, 9: OURS}, {0: 9})).end_of(0, A, OURS) == end("no-member")
     other_gone = seen(C, process=B, removed=True)
-    assert told(before, sharing({9: OURS}, {0: 9}, other_gone)).end_of(0, A, OURS) == end("no-member")
+    assert members_after(before, sharing({9: OURS}, {0: 9}, other_gone)).end_of(0, A, OURS) == end("no-member")
 
 
 def test_a_process_that_is_still_a_member() -> None:
     """Even if a process reported it gone, but it was not removed."""
-    former = told(sharing(BOTH, {0: 1}), sharing(BOTH, {}), sharing(BOTH, {0: 9}, seen(C)))
+    former = members_after(sharing(BOTH, {0: 1}), sharing(BOTH, {}), sharing(BOTH, {0: 9}, seen(C)))
     assert former.end_of(0, A, OURS) == end("still-a-member")
     not_listed = msgspec.structs.replace(sharing({9: OURS}, {0: 9}), not_understood=("m-a:1",))
-    assert told(sharing(BOTH, {0: 1}), not_listed).end_of(0, A, OURS) == end("still-a-member")
+    assert members_after(sharing(BOTH, {0: 1}), not_listed).end_of(0, A, OURS) == end("still-a-member")
 
 
 def test_a_process_whose_node_id_was_taken() -> None:
     """This process, started in its place: its first message is the decision from before; or a third one."""
     mine = member(1, OWN)
-    at_first = told(sharing({1: member(1, A)}, {0: 1}))
+    at_first = members_after(sharing({1: member(1, A)}, {0: 1}))
     assert at_first.end_of(0, A, mine) == end("replaced")
     at_first.apply(sharing({1: mine}, {0: 1}))
     assert at_first.end_of(0, A, mine) == end("replaced")
-    in_a_container = told(sharing({1: member(1, OWN, "m-before")}, {0: 1}))
+    in_a_container = members_after(sharing({1: member(1, OWN, "m-before")}, {0: 1}))
     assert in_a_container.end_of(0, OWN, mine) == end("replaced"), "each process there has the same name"
-    third = told(sharing(BOTH, {0: 1}), sharing({1: member(1, B), 9: OURS}, {0: 9}))
+    third = members_after(sharing(BOTH, {0: 1}), sharing({1: member(1, B), 9: OURS}, {0: 9}))
     assert third.end_of(0, A, OURS) == end("replaced")
 
 
@@ -111,22 +111,22 @@ def test_a_process_whose_node_id_was_taken() -> None:
 )
 def test_unknown_ends_are_not_reported(number: int, process: str, says: str) -> None:
     """The log and the decisions have to agree on the process."""
-    former = told(sharing(BOTH, {0: 1, 2: 9}), sharing({9: OURS}, {0: 9, 2: 9}))
+    former = members_after(sharing(BOTH, {0: 1, 2: 9}), sharing({9: OURS}, {0: 9, 2: 9}))
     assert former.end_of(0, A, OURS) is not None
     assert former.end_of(number, process, OURS) is None, says
 
 
 def test_a_version_without_names_gives_no_end() -> None:
     nameless = msgspec.structs.replace(BOTH[1], process="")
-    former = told(sharing({1: nameless, 9: OURS}, {0: 1}), sharing({9: OURS}, {0: 9}))
+    former = members_after(sharing({1: nameless, 9: OURS}, {0: 1}), sharing({9: OURS}, {0: 9}))
     assert former.end_of(0, A, OURS) is None
-    named = told(sharing({1: nameless, 9: OURS}, {0: 1}), sharing(BOTH, {0: 1}), sharing(BOTH, {0: 9}))
+    named = members_after(sharing({1: nameless, 9: OURS}, {0: 1}), sharing(BOTH, {0: 1}), sharing(BOTH, {0: 9}))
     assert named.end_of(0, A, OURS) == end("still-a-member"), "the leader is a version that does, since"
 
 
 def test_an_end_is_reported_until_a_decision_contains_it() -> None:
     """The process that has removed it is reported, too."""
-    former = told(sharing(BOTH, {0: 1}))
+    former = members_after(sharing(BOTH, {0: 1}))
     assert list(former.unreported) == []
     former.note_end(seen(OWN))
     assert list(former.unreported) == [seen(OWN)]
@@ -143,7 +143,7 @@ def test_an_end_is_reported_until_a_decision_contains_it() -> None:
 
 
 def test_only_the_latest_ends_are_kept() -> None:
-    former = told(sharing(BOTH, {0: 1}), sharing({9: OURS}, {0: 9}))
+    former = members_after(sharing(BOTH, {0: 1}), sharing({9: OURS}, {0: 9}))
     for process in (A, *(f"q:{number}" for number in range(SEEN_MAX - 1)), A, "q:last"):
         former.note_end(seen(OWN, process=process))
     assert former.end_of(0, A, OURS) != end("no-member"), "it was seen again since"

@@ -154,8 +154,8 @@ async def shared(*processes: Process) -> None:
     def so() -> bool:
         shares = [each.owns for each in processes]
         even = {len(share) for share in shares} == {PARTITIONS // len(processes)}
-        told = all(each.told(*processes) for each in processes)
-        return even and frozenset().union(*shares) == ALL and told
+        reported = all(each.told(*processes) for each in processes)
+        return even and frozenset().union(*shares) == ALL and reported
 
     await until(so, lambda: [(each.owned, each.cluster.owners, each.sharer.not_ready) for each in processes])
     assert [each.failures for each in processes] == [[]] * len(processes)
@@ -471,7 +471,7 @@ async def test_a_process_of_another_log_is_refused(bootstrap: str) -> None:
 OF_ANOTHER_LEVEL: Final = b'{"level":2}'
 
 
-class Stranger:
+class ForeignMember:
     """A member of the ownership group that is no process of this version, controlled by a test."""
 
     def __init__(self, connection: Connection, metadata: bytes, instance: str | None, protocol: str) -> None:
@@ -483,7 +483,7 @@ class Stranger:
     @classmethod
     async def at(
         cls, bootstrap: str, metadata: bytes, *, instance: str | None = "muster-0", protocol: str = "log-1"
-    ) -> "Stranger":
+    ) -> "ForeignMember":
         return cls(await Connection.open(bootstrap), metadata, instance, protocol)
 
     async def join(self) -> Fields:
@@ -554,11 +554,11 @@ async def test_a_member_that_is_not_understood_gets_nothing(
     log = Log()
     first = Process(log, bootstrap, 1)
     await shared(first)
-    stranger = await Stranger.at(bootstrap, metadata, instance=instance)
+    stranger = await ForeignMember.at(bootstrap, metadata, instance=instance)
     with capture_logs() as logged:
         joined = await stranger.join()
-        told = sharing_of(await stranger.sync(joined))
-    assert (set(told.owners.values()), set(told.members)) == ({1}, {1})
+        reported = sharing_of(await stranger.sync(joined))
+    assert (set(reported.owners.values()), set(reported.members)) == ({1}, {1})
     warned = [(each["member"], each["way_out"]) for each in logged if each["log_level"] == "warning"]
     if metadata == OF_ANOTHER_LEVEL:
         way_out = "end the deployment that was left half done: processes of a log need versions that know each other"
@@ -576,7 +576,7 @@ async def test_a_member_that_is_not_understood_gets_nothing(
 
 async def test_a_process_of_another_level_than_the_others_ends(bootstrap: str) -> None:
     """It cannot know which partitions are its own."""
-    newer = await Stranger.at(bootstrap, OF_ANOTHER_LEVEL)
+    newer = await ForeignMember.at(bootstrap, OF_ANOTHER_LEVEL)
     await newer.join()
     leading = asyncio.create_task(newer.take_part())
     only = Process(Log(), bootstrap, 1)
@@ -614,7 +614,7 @@ async def test_a_process_in_front_of_another_cluster_than_the_others_ends(bootst
 
 async def test_decisions_of_a_foreign_leader_change_nothing(bootstrap: str) -> None:
     """If it leads the group that is logged, and waiting processes get their share when it has left."""
-    stranger = await Stranger.at(bootstrap, b"")
+    stranger = await ForeignMember.at(bootstrap, b"")
     await stranger.join()
     leading = asyncio.create_task(stranger.take_part(b""))
     only = Process(Log(), bootstrap, 1)
@@ -650,7 +650,7 @@ async def test_a_former_member_serves_on_while_others_have_the_group(
         await until(lambda: only.sharer.group.trouble is not None)
         coordinator.kill()
         coordinator.start()
-        other = await Stranger.at(coordinator.bootstrap, OF_ANOTHER_LEVEL, protocol=protocol)
+        other = await ForeignMember.at(coordinator.bootstrap, OF_ANOTHER_LEVEL, protocol=protocol)
         await other.join()
     leading = asyncio.create_task(other.take_part())
     await until(lambda: trouble in str(only.sharer.group.trouble), lambda: only.sharer.group.trouble)

@@ -148,9 +148,9 @@ def test_the_names_in_messages_are_those_that_former_versions_read() -> None:
 
 def test_messages_of_an_older_version_are_read() -> None:
     """It sends neither its name nor ends, and it ignores unknown fields."""
-    told = b'{"level":1,"node":{"node_id":1,"host":"h","port":9093},"owned":{"0":3},"leaves":false,"joins":1}'
-    assert candidate_of(told, "muster-log-1") == msgspec.structs.replace(candidate(1, p0=3), joins=1)
-    assert candidate_of(told[:-1] + b',"later":[1]}', "muster-log-1") == candidate_of(told, "muster-log-1")
+    reported = b'{"level":1,"node":{"node_id":1,"host":"h","port":9093},"owned":{"0":3},"leaves":false,"joins":1}'
+    assert candidate_of(reported, "muster-log-1") == msgspec.structs.replace(candidate(1, p0=3), joins=1)
+    assert candidate_of(reported[:-1] + b',"later":[1]}', "muster-log-1") == candidate_of(reported, "muster-log-1")
 
 
 def test_the_best_evidence_of_an_end_is_reported() -> None:
@@ -159,15 +159,15 @@ def test_the_best_evidence_of_an_end_is_reported() -> None:
     def seen(by: str, refused_ms: int, *, removed: bool = False) -> ObservedEnd:
         return ObservedEnd(member_id="m-9", by=by, link_lost_ms=0, refused_ms=refused_ms, removed=removed)
 
-    def told(*ended: ObservedEnd) -> tuple[ObservedEnd, ...]:
+    def reported(*ended: ObservedEnd) -> tuple[ObservedEnd, ...]:
         return seen_by_all(msgspec.structs.replace(candidate(n), ended=(each,)) for n, each in enumerate(ended))
 
     late, early, remover = seen("a:1", 7), seen("b:1", 5), seen("c:1", 9, removed=True)
-    assert told(late, early) == told(early, late) == (early,)
-    assert told(early, remover, late) == told(remover, early) == (remover,)
+    assert reported(late, early) == reported(early, late) == (early,)
+    assert reported(early, remover, late) == reported(remover, early) == (remover,)
     other = msgspec.structs.replace(late, member_id="m-8")
-    assert told(late, other) == (late, other)
-    assert told() == ()
+    assert reported(late, other) == (late, other)
+    assert reported() == ()
 
 
 @pytest.mark.parametrize(

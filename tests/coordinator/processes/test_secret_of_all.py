@@ -23,13 +23,13 @@ def test_a_secret_that_is_made_has_no_name(tmp_path: Path, monkeypatch: pytest.M
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     settings = load_settings({"upstream": "kafka:9092", "processes": 2}, [], None)
     with secret_of_all(settings) as (file, inherited):
-        told = {
+        output = {
             subprocess.run([sys.executable, "-c", READS, file], pass_fds=inherited, capture_output=True, check=True)
             .stdout.decode()
             .strip()
             for _ in range(2)
         }
-        assert [len(each) for each in told] == [64]
+        assert [len(each) for each in output] == [64]
         assert list(tmp_path.iterdir()) == []
         alone = subprocess.run([sys.executable, "-c", READS, file], capture_output=True, check=False)
         assert alone.returncode

@@ -32,7 +32,7 @@ REACHES: Final = LinksStatus(to=[LinkStatus(node_id=1, address="o:1", reached=Tr
 SILENT: Final = (503, "it does not answer: timed out")
 
 
-def asked(monkeypatch: pytest.MonkeyPatch, answers: dict[str, ProcessStatus | None]) -> ProcessStatus:
+def combined_status(monkeypatch: pytest.MonkeyPatch, answers: dict[str, ProcessStatus | None]) -> ProcessStatus:
     """The combined status if the processes return these; None: the process hangs."""
 
     def ask(process: RunningProcess, path: str) -> tuple[int, str]:
@@ -52,29 +52,35 @@ def frontend(links: LinksStatus, not_ready: str | None = None) -> ProcessStatus:
 
 
 def test_when_all_is_well_it_is_the_owners(monkeypatch: pytest.MonkeyPatch) -> None:
-    told = asked(monkeypatch, {"owner": OWNER, "edge-1": frontend(REACHES), "edge-2": frontend(REACHES)})
-    assert msgspec.json.encode(told) == msgspec.json.encode(msgspec.structs.replace(OWNER, links=REACHES))
+    reported = combined_status(monkeypatch, {"owner": OWNER, "edge-1": frontend(REACHES), "edge-2": frontend(REACHES)})
+    assert msgspec.json.encode(reported) == msgspec.json.encode(msgspec.structs.replace(OWNER, links=REACHES))
 
 
 def test_an_edge_that_reaches_no_owner_is_seen_behind_an_owner_that_is_well(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    told = asked(monkeypatch, {"owner": OWNER, "edge-1": frontend(REACHES), "edge-2": frontend(CUT, "no owner")})
-    assert (told.not_ready, told.links, told.ownership.log_identity) == ("edge-2: no owner", CUT, "log-1")
+    reported = combined_status(
+        monkeypatch, {"owner": OWNER, "edge-1": frontend(REACHES), "edge-2": frontend(CUT, "no owner")}
+    )
+    assert (reported.not_ready, reported.links, reported.ownership.log_identity) == ("edge-2: no owner", CUT, "log-1")
 
 
 def test_an_owner_that_hangs_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     """The addresses that are known without it are listed, too."""
-    told = asked(monkeypatch, {"owner": None, "edge-1": frontend(REACHES), "edge-2": frontend(REACHES)})
-    assert told.not_ready == told.not_well == "owner: it does not answer: timed out"
-    assert (told.node_id, told.upstream, told.ownership.log_partitions) == (SETTINGS.node_id, "kafka:9092", 0)
+    reported = combined_status(monkeypatch, {"owner": None, "edge-1": frontend(REACHES), "edge-2": frontend(REACHES)})
+    assert reported.not_ready == reported.not_well == "owner: it does not answer: timed out"
+    assert (reported.node_id, reported.upstream, reported.ownership.log_partitions) == (
+        SETTINGS.node_id,
+        "kafka:9092",
+        0,
+    )
 
 
 def test_a_process_that_is_being_started_is_not_ready_and_not_unwell() -> None:
     """Otherwise an orchestrator that restarts unhealthy processes would never let a slow machine finish starting."""
     running = [RunningProcess(each) for each in children(SETTINGS, (), secret=Path("/secret"))]
-    told = msgspec.json.decode(supervisor.status_of_all(SETTINGS, running), type=ProcessStatus)
+    reported = msgspec.json.decode(supervisor.status_of_all(SETTINGS, running), type=ProcessStatus)
     started = "owner: it is being started; edge-1: it is being started; edge-2: it is being started"
-    assert (told.not_ready, told.not_well) == (started, None)
+    assert (reported.not_ready, reported.not_well) == (started, None)
     assert supervisor._complaints(running, "/readyz") == started
     assert supervisor._complaints(running, "/healthz") is None

@@ -54,7 +54,7 @@ def test_no_client_is_served_before_the_fence_record_was_read() -> None:
     async def story() -> None:
         storage = MemoryStorage(partitions=1)
         before = await SimulatedProcess(storage).start()
-        told = await before.stable_group("a")
+        joined = await before.stable_group("a")
         process = SimulatedProcess(storage)
         read, is_behind = process.log.read, True
 
@@ -69,7 +69,7 @@ def test_no_client_is_served_before_the_fence_record_was_read() -> None:
         assert "the reading ended before the record" in str(process.runtime.not_ready)
         is_behind = False
         await until(lambda: process.runtime.ready)
-        assert (await process.heartbeat(told["a"])).error is ErrorCode.none
+        assert (await process.heartbeat(joined["a"])).error is ErrorCode.none
         await process.runtime.stop()
 
     simulate(story())
@@ -109,21 +109,21 @@ def test_an_owner_that_slept_while_it_renewed_reads_what_others_wrote() -> None:
     async def story() -> None:
         storage = MemoryStorage(partitions=1)
         first = await SimulatedProcess(storage, claim_renewal_ms=RENEWAL_MS).start()
-        told = await first.stable_group("a", "b")
+        joined = await first.stable_group("a", "b")
         claim = first.log.claim
 
         async def claim_after_a_sleep(number: int) -> MemoryLogWriter:
             """While this process sleeps, another one takes over, serves, and stops."""
             first.log.claim = claim  # type: ignore[method-assign]
             second = await SimulatedProcess(storage).start()
-            assert (await second.leave(told["a"].member_id)).members[0].error is ErrorCode.none
+            assert (await second.leave(joined["a"].member_id)).members[0].error is ErrorCode.none
             return await claim(number)
 
         first.log.claim = claim_after_a_sleep  # type: ignore[method-assign, assignment]
         await until(lambda: first.log.claim == claim, "claims are renewed")
         await until(lambda: first.runtime.ready, "the partition is served again")
-        assert (await first.heartbeat(told["a"])).error is ErrorCode.unknown_member_id
-        assert (await first.heartbeat(told["b"])).error is ErrorCode.rebalance_in_progress
+        assert (await first.heartbeat(joined["a"])).error is ErrorCode.unknown_member_id
+        assert (await first.heartbeat(joined["b"])).error is ErrorCode.rebalance_in_progress
         await first.runtime.stop()
 
     simulate(story())
@@ -154,12 +154,12 @@ def test_a_commit_that_can_never_be_stored_is_refused_alone() -> None:
     async def story() -> None:
         offsets = FailingOffsets()
         process = await SimulatedProcess(MemoryStorage(), offsets=offsets).start()
-        told = await process.stable_group("a")
+        joined = await process.stable_group("a")
         offsets.refuses = True
-        assert (await process.commit(5, told["a"])).error is ErrorCode.unknown_server_error
+        assert (await process.commit(5, joined["a"])).error is ErrorCode.unknown_server_error
         assert process.runtime.ready
         offsets.refuses = False
-        await process.commit(6, told["a"])
+        await process.commit(6, joined["a"])
         assert process.runtime.committed_offsets(GROUP)["orders", 0].offset == 6  # type: ignore[index]
         await process.runtime.stop()
 
@@ -201,13 +201,13 @@ def test_a_failing_response_affects_no_other_client() -> None:
 
     async def story() -> None:
         process = await SimulatedProcess(MemoryStorage()).start()
-        told = await process.stable_group("a", "b")
+        joined = await process.stable_group("a", "b")
 
         def fail(_outcome: Outcome) -> None:
             raise ZeroDivisionError("a bug")
 
-        process.runtime.submit(process.heartbeat_command(told["a"]), fail)
-        assert (await process.leave(told["b"].member_id)).error is ErrorCode.none
+        process.runtime.submit(process.heartbeat_command(joined["a"]), fail)
+        assert (await process.leave(joined["b"].member_id)).error is ErrorCode.none
         assert process.lost == []
         await process.runtime.stop()
 
@@ -219,17 +219,17 @@ def test_a_ticket_ends_with_what_it_was_given_for() -> None:
 
     async def story() -> None:
         process = await SimulatedProcess(MemoryStorage()).start()
-        told = await process.stable_group("a", "b")
-        heartbeat = process.heartbeat_command(told["a"])
+        joined = await process.stable_group("a", "b")
+        heartbeat = process.heartbeat_command(joined["a"])
         ticket = process.runtime.heartbeat_ticket(heartbeat)
         assert ticket is not None
         assert ticket.accept(process.clock.monotonic_ms())
         release = process.log.hold_acknowledgements()
-        leaving = process.leave(told["a"].member_id)
+        leaving = process.leave(joined["a"].member_id)
         assert not ticket.accept(process.clock.monotonic_ms())
         release.set()
         await leaving
-        ticket = process.runtime.heartbeat_ticket(process.heartbeat_command(told["b"]))
+        ticket = process.runtime.heartbeat_ticket(process.heartbeat_command(joined["b"]))
         assert ticket is None  # it has to rejoin
         other = await process.join("x", group_id=GroupId("other"))
         ticket = process.runtime.heartbeat_ticket(
@@ -254,9 +254,9 @@ def test_pending_appends_are_stored_before_coordinator_stopped() -> None:
     async def story() -> None:
         storage = MemoryStorage(partitions=1)
         process = await SimulatedProcess(storage).start()
-        told = await process.stable_group("a")
+        joined = await process.stable_group("a")
         release = process.log.hold_acknowledgements()
-        process.leave(told["a"].member_id)
+        process.leave(joined["a"].member_id)
         await asyncio.sleep(0.1)
         process.commit(5, group_id=GroupId("behind"))
         stopping = asyncio.create_task(process.runtime.stop())
@@ -265,7 +265,7 @@ def test_pending_appends_are_stored_before_coordinator_stopped() -> None:
         release.set()
         await stopping
         again = await SimulatedProcess(storage).start()
-        assert (await again.heartbeat(told["a"])).error is ErrorCode.unknown_member_id
+        assert (await again.heartbeat(joined["a"])).error is ErrorCode.unknown_member_id
         assert (await again.describe(GroupId("behind"))).state == "Empty"
         await again.runtime.stop()
 
@@ -277,9 +277,9 @@ def test_a_log_that_hangs_does_not_hold_up_the_end() -> None:
 
     async def story() -> None:
         process = await SimulatedProcess(MemoryStorage()).start()
-        told = await process.stable_group("a")
+        joined = await process.stable_group("a")
         process.log.hold_acknowledgements()
-        process.leave(told["a"].member_id)
+        process.leave(joined["a"].member_id)
         await asyncio.wait_for(process.runtime.stop(), 30)
 
     simulate(story())
@@ -291,9 +291,9 @@ def test_a_log_that_fails_while_it_stops() -> None:
     async def story() -> None:
         storage = MemoryStorage()
         process = await SimulatedProcess(storage).start()
-        told = await process.stable_group("a")
+        joined = await process.stable_group("a")
         storage.fences[:] = [epoch + 1 for epoch in storage.epochs]
-        leaving = process.leave(told["a"].member_id)
+        leaving = process.leave(joined["a"].member_id)
         await process.runtime.stop()
         assert (await leaving).error is ErrorCode.not_coordinator
         assert all(isinstance(error, Deposed) for error in process.lost)
@@ -358,10 +358,10 @@ def test_a_log_counts_as_unavailable_since_the_start_of_the_failed_append(*, is_
 
     async def story() -> None:
         process = await SimulatedProcess(MemoryStorage(partitions=1)).start()
-        told = await process.stable_group("a")
+        joined = await process.stable_group("a")
         if is_appending:
             process.log.hold_acknowledgements()
-            process.leave(told["a"].member_id)
+            process.leave(joined["a"].member_id)
         await asyncio.sleep(7.0)
         with capture_logs() as lines:
             process.runtime._partitions.lost(0, LogUnavailable("an append came to nothing"))

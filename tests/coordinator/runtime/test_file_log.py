@@ -130,7 +130,7 @@ async def test_a_disk_that_hangs_is_waited_for(impatient: Served, monkeypatch: p
     monkeypatch.setattr(file_watch, "CHECK_INTERVAL_S", 0.02)
     await until(lambda: impatient.is_committed("before"))
     mended = threading.Event()
-    with structlog.testing.capture_logs() as told:
+    with structlog.testing.capture_logs() as reported:
         watching = watch_file(impatient.log.file, lost=impatient.lost.append)
         hanging = asyncio.create_task(impatient.log.file.write(lambda _connection: mended.wait()))
         during = impatient.commit("during")
@@ -138,23 +138,23 @@ async def test_a_disk_that_hangs_is_waited_for(impatient: Served, monkeypatch: p
         await until(lambda: "has not answered for" in (impatient.runtime.not_ready or ""))
         assert (await during).error is ErrorCode.not_coordinator
         assert (await impatient.commit("during")).error is ErrorCode.coordinator_load_in_progress
-        await until(lambda: named(told, "the disk does not respond, waiting for it"))
+        await until(lambda: named(reported, "the disk does not respond, waiting for it"))
         assert impatient.lost == []
 
         mended.set()
         await until(lambda: impatient.runtime.not_ready is None)
-        await until(lambda: named(told, "the disk responds again"))
+        await until(lambda: named(reported, "the disk responds again"))
         watching.cancel()
     await asyncio.gather(hanging, return_exceptions=True)
-    warning, *_ = named(told, "the disk does not respond, waiting for it")  # it may be that slow by itself, too
+    warning, *_ = named(reported, "the disk does not respond, waiting for it")  # it may be that slow by itself, too
     assert warning["file"] == str(impatient.log.file.path)
     assert "has not answered for" in warning["reason"]
     await until(lambda: impatient.is_committed("after"))
     assert impatient.runtime.has_group(GroupId("before"))
 
 
-def named(told: list[structlog.typing.EventDict], event: str) -> list[structlog.typing.EventDict]:
-    return [each for each in told if each["event"] == event]
+def named(reported: list[structlog.typing.EventDict], event: str) -> list[structlog.typing.EventDict]:
+    return [each for each in reported if each["event"] == event]
 
 
 async def test_a_disk_that_is_full_is_waited_for(served: Served) -> None:

@@ -52,7 +52,7 @@ async def test_foreign_records_stop_no_start_and_are_named_once() -> None:
     """All groups are unchanged; the log names the partition's first foreign record, and the metric counts each once."""
     storage, before = MemoryStorage(), counted()
     first = await SimulatedProcess(storage).start()
-    told = await first.stable_group("a", "b")
+    joined = await first.stable_group("a", "b")
     await first.runtime.stop()
     offset = storage.end_offset(PARTITION)
     append(storage, *NOT_OURS)
@@ -61,11 +61,11 @@ async def test_foreign_records_stop_no_start_and_are_named_once() -> None:
     with capture_logs() as lines:
         await second.start()
         append(storage, *NOT_OURS)
-        await second.leave(told["b"].member_id)
+        await second.leave(joined["b"].member_id)
         await until(lambda: counted() - before == 2 * len(NOT_OURS), "all are counted")
 
     assert second.runtime.ready
-    assert (await second.heartbeat(told["a"])).error is not ErrorCode.unknown_member_id
+    assert (await second.heartbeat(joined["a"])).error is not ErrorCode.unknown_member_id
     (named,) = [line for line in lines if line["log_level"] == "warning"]
     assert (named["log"], named["partition"], named["offset"]) == ("memory", PARTITION, offset)
     await second.runtime.stop()
@@ -76,13 +76,13 @@ async def test_records_overwritten_by_a_foreign_writer_are_rewritten_at_a_takeov
     """Our record is written again after the foreign tombstone, so compaction keeps it; once, not at each takeover."""
     storage = MemoryStorage()
     first = await SimulatedProcess(storage).start()
-    told = await first.stable_group("a", "b")
+    joined = await first.stable_group("a", "b")
     group = (await first.describe()).members
     await first.runtime.stop()
     append(storage, MEMBER, GROUPS_OWN, *NOT_OURS)
 
     second = await SimulatedProcess(storage).start()
-    assert (await second.heartbeat(told["a"])).error is ErrorCode.none
+    assert (await second.heartbeat(joined["a"])).error is ErrorCode.none
     await until(lambda: not last_of(storage, GROUPS_OWN).is_foreign, "it is written again")
     again = last_of(storage, MEMBER)
     assert again.value is not None
@@ -92,7 +92,7 @@ async def test_records_overwritten_by_a_foreign_writer_are_rewritten_at_a_takeov
 
     written = len(storage.records[PARTITION])
     third = await SimulatedProcess(storage).start()
-    assert (await third.heartbeat(told["a"])).error is ErrorCode.none
+    assert (await third.heartbeat(joined["a"])).error is ErrorCode.none
     assert len(storage.records[PARTITION]) == written + 2, "elected and ready"
     await third.runtime.stop()
 
@@ -102,9 +102,9 @@ async def test_records_overwritten_meanwhile_are_rewritten_with_the_next_append(
     """The append shows the gap in the offsets: the log of a served partition is not read otherwise."""
     storage = MemoryStorage()
     process = await SimulatedProcess(storage).start()
-    told = await process.stable_group("a", "b")
+    joined = await process.stable_group("a", "b")
     append(storage, MEMBER, b"x")
-    await process.leave(told["b"].member_id)
+    await process.leave(joined["b"].member_id)
     await until(lambda: not last_of(storage, MEMBER).is_foreign, "it is written again", within_s=1)
     await process.runtime.stop()
 
@@ -114,13 +114,13 @@ async def test_an_endless_foreign_writer_is_answered_once_a_minute() -> None:
     """However often it writes, it can cause only so many appends of ours."""
     storage = MemoryStorage()
     process = await SimulatedProcess(storage).start()
-    told = await process.stable_group("a")
+    joined = await process.stable_group("a")
     neighbour = next(GroupId(f"g{n}") for n in range(99) if partition_for(GroupId(f"g{n}"), 8) == PARTITION)
     for number in range(600):
         append(storage, MEMBER)
         assert (await process.commit(number, group_id=neighbour)).error is ErrorCode.none
         assert (await process.delete(neighbour)).error is ErrorCode.none
-        assert (await process.heartbeat(told["a"])).error is ErrorCode.none
+        assert (await process.heartbeat(joined["a"])).error is ErrorCode.none
         await asyncio.sleep(1)
     again = [
         record
@@ -136,11 +136,11 @@ async def test_an_appended_record_between_two_claims_deposes_no_owner() -> None:
     """The renewal only considers owners' records; what the foreign record overwrote is rewritten after it."""
     storage = MemoryStorage()
     process = await SimulatedProcess(storage, claim_renewal_ms=10_000).start()
-    told = await process.stable_group("a")
+    joined = await process.stable_group("a")
     for _ in range(5):
         append(storage, MEMBER, b"x")
         await asyncio.sleep(10)
-        assert (await process.heartbeat(told["a"])).error is ErrorCode.none
+        assert (await process.heartbeat(joined["a"])).error is ErrorCode.none
     assert process.lost == []
     await until(lambda: not last_of(storage, MEMBER).is_foreign, "it is written again", within_s=2 * PAUSE_S)
     await process.runtime.stop()
@@ -248,7 +248,7 @@ def test_an_owners_record_that_cannot_be_read_stops_its_partition_alone(key: byt
     async def run() -> None:
         storage = MemoryStorage()
         first = await SimulatedProcess(storage).start()
-        told = await first.stable_group("a")
+        joined = await first.stable_group("a")
         other = next(GroupId(f"g{n}") for n in range(99) if partition_for(GroupId(f"g{n}"), 8) != PARTITION)
         await first.commit(5, group_id=other)
         await first.runtime.stop()
@@ -262,7 +262,7 @@ def test_an_owners_record_that_cannot_be_read_stops_its_partition_alone(key: byt
         assert second.lost == []
         assert (await second.commit(6, group_id=other)).error is ErrorCode.none
         assert (await second.join("a")).error is ErrorCode.coordinator_load_in_progress
-        assert (await second.heartbeat(told["a"])).error is ErrorCode.none, "nobody is sent away"
+        assert (await second.heartbeat(joined["a"])).error is ErrorCode.none, "nobody is sent away"
         assert not second.runtime.ready
         assert f"partition {PARTITION} of memory is not served: partition {PARTITION}, offset {offset}: " in str(
             second.runtime.not_ready

@@ -129,11 +129,11 @@ async def test_foreign_records_disturb_no_owner_and_no_restart(kafka_broker: Bro
     assert (await third.heartbeat(again)).error is ErrorCode.none
     assert third.offsets.committed(GROUP)["orders", 0].offset == 7
     assert [*first.lost, *second.lost, *third.lost] == []
-    told = await asyncio.to_thread(replayed, f"kafka://{kafka_broker.bootstrap}/{topic}")
-    assert told.exit_code == 0, told.output
-    assert GROUP in told.stdout
-    assert f"muster replay: {topic}: records that this cluster's Muster did not write were skipped (" in told.stderr
-    assert "the first is in partition 0 at offset " in told.stderr
+    result = await asyncio.to_thread(replayed, f"kafka://{kafka_broker.bootstrap}/{topic}")
+    assert result.exit_code == 0, result.output
+    assert GROUP in result.stdout
+    assert f"muster replay: {topic}: records that this cluster's Muster did not write were skipped (" in result.stderr
+    assert "the first is in partition 0 at offset " in result.stderr
     await third.stop()
 
 

@@ -79,9 +79,9 @@ def projected_by_level_3(records: Iterable[StoredRecord]) -> Projector:
 async def gone_on_with(process: SimulatedProcess) -> JoinGroupOutcome:
     """Both members restart, and another one joins; return its result."""
     await process.start()
-    told = {instance: await process.join(instance) for instance in ("a", "b")}
+    outcomes = {instance: await process.join(instance) for instance in ("a", "b")}
     newcomer = process.join("d", rebalance_timeout_ms=5_000)
-    joins = [process.join(instance, each.member_id) for instance, each in told.items()]
+    joins = [process.join(instance, each.member_id) for instance, each in outcomes.items()]
     joined = [await newcomer, *[await join for join in joins]]
     for sync in [process.sync(each) for each in joined]:
         assert (await sync).error is ErrorCode.none

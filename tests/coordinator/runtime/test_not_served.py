@@ -148,13 +148,13 @@ def test_a_deposed_process_redirects_all_clients() -> None:
     async def story() -> None:
         storage = MemoryStorage()
         first = await SimulatedProcess(storage).start()
-        told = await first.stable_group("a", "b")
-        parked = first.join("a", told["a"].member_id)
+        joined = await first.stable_group("a", "b")
+        parked = first.join("a", joined["a"].member_id)
         second = await SimulatedProcess(storage).start()
-        left = await first.leave(told["b"].member_id)
+        left = await first.leave(joined["b"].member_id)
         assert left.error is ErrorCode.not_coordinator
         assert (await parked).error is ErrorCode.not_coordinator
-        assert (await parked).member_id == told["a"].member_id
+        assert (await parked).member_id == joined["a"].member_id
         assert (await second.describe()).state is GroupState.PREPARING_REBALANCE
         await second.runtime.stop()
 

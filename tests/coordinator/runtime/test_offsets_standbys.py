@@ -19,7 +19,7 @@ from muster.events.log.memory import MemoryEventLog, MemoryStorage
 from muster.events.records import StoredRecord, Transition
 from tests.coordinator.offsets.test_offset_stores import commit
 from tests.coordinator.runtime.test_runtime import story
-from tests.coordinator.runtime.test_standbys import ALONE, Peer, said
+from tests.coordinator.runtime.test_standbys import ALONE, Peer, restart_reasons
 from tests.simulation.committed import Offsets, offsets_in, offsets_of
 from tests.waiting import until
 
@@ -62,8 +62,8 @@ class OffsetsPeer(Peer):
 
     async def commits(self, *offsets: int, topic: str = "orders") -> None:
         for offset in offsets:
-            told = await self.process.commit(offset, group_id=GroupId("simple"), topic=topic)
-            assert told.error is ErrorCode.none
+            reported = await self.process.commit(offset, group_id=GroupId("simple"), topic=topic)
+            assert reported.error is ErrorCode.none
 
     @property
     def committed(self) -> Offsets:
@@ -192,7 +192,7 @@ def test_unusable_offsets_are_dropped(happens: Callable[[list[StoredRecord], Off
             await happens(standby.of_offsets.storage.records[0], standby)
             standby.of_offsets.starts.clear()
             if when == "followed":
-                await until(lambda: said(logs))
+                await until(lambda: restart_reasons(logs))
                 assert standby.figures.ready == 0
                 await standby.until_ready()
             await standby.runtime.assign([0])
@@ -207,8 +207,8 @@ def test_unusable_offsets_are_dropped(happens: Callable[[list[StoredRecord], Off
 def standby_says(peer: OffsetsPeer) -> int:
     """The last offset in the topic, from a full reading."""
     usable = [record for record in peer.of_offsets.storage.records[0] if record.key != b"no key"]
-    told: Mapping[tuple[str, int], int] = offsets_of(usable)[GroupId("simple")]
-    return told["orders", 0]
+    reported: Mapping[tuple[str, int], int] = offsets_of(usable)[GroupId("simple")]
+    return reported["orders", 0]
 
 
 @pytest.mark.parametrize("failing", ["the fence of the offsets", "the reading of the offsets", "the last record"])

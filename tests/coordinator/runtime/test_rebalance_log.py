@@ -25,11 +25,11 @@ from tests.simulation.virtual_time import simulate
 def followed(h: Harness, under_way: UnderWay | None = None) -> list[dict[str, Any]]:
     """The log lines for all events of a story, each a second after the one before."""
     lines = RebalanceLines(lambda: 0)
-    with structlog.testing.capture_logs() as told:
+    with structlog.testing.capture_logs() as reported:
         for number, event in enumerate(h.events):
             under_way = follow(under_way, [event], number * 1_000, lines)
     assert under_way is None
-    return [{name: value for name, value in line.items() if name != "log_level"} for line in told]
+    return [{name: value for name, value in line.items() if name != "log_level"} for line in reported]
 
 
 def observed(name: str, **labels: str) -> tuple[float, float]:
@@ -70,11 +70,11 @@ def test_a_rebalance_ended_by_another_one_is_logged_too() -> None:
     before = observed("muster_rebalance_seconds", ended="superseded")
     h.static("b").join()
     under_way = None
-    with structlog.testing.capture_logs() as told:
+    with structlog.testing.capture_logs() as reported:
         for event in h.events:
             under_way = follow(under_way, [event], 0, RebalanceLines(lambda: 0))
     assert under_way is not None
-    assert [line["ended"] for line in told] == ["superseded"]
+    assert [line["ended"] for line in reported] == ["superseded"]
     assert observed("muster_rebalance_seconds", ended="superseded")[0] == before[0] + 1
 
 
@@ -84,12 +84,12 @@ def test_how_long_it_took_is_counted_by_phase() -> None:
     async def story() -> None:
         before = {phase: observed("muster_rebalance_phase_seconds", phase=phase) for phase in ("join", "sync")}
         process = await SimulatedProcess(MemoryStorage()).start()
-        with structlog.testing.capture_logs() as told:
+        with structlog.testing.capture_logs() as reported:
             joined = await process.join("a")
             assert joined.error is ErrorCode.none
             await asyncio.sleep(2)
             assert (await process.sync(joined)).error is ErrorCode.none
-        (line,) = [line for line in told if line["event"] == "rebalance"]
+        (line,) = [line for line in reported if line["event"] == "rebalance"]
         assert 100 <= line["join_ms"] < 200
         assert 2_000 <= line["sync_ms"] < 2_100
         after = {phase: observed("muster_rebalance_phase_seconds", phase=phase) for phase in ("join", "sync")}
@@ -110,9 +110,9 @@ def test_a_rebalance_begun_under_a_former_owner_is_logged_without_a_duration() -
         joined = await first.join("a", session_timeout_ms=60_000)
         second = await SimulatedProcess(storage).start()
         counted = observed("muster_rebalance_seconds", ended="stable")
-        with structlog.testing.capture_logs() as told:
+        with structlog.testing.capture_logs() as reported:
             assert (await second.sync(joined)).error is ErrorCode.none
-        (line,) = [line for line in told if line["event"] == "rebalance"]
+        (line,) = [line for line in reported if line["event"] == "rebalance"]
         assert (line["cause"], "took_ms" in line) == ("began under a previous owner", False)
         assert observed("muster_rebalance_seconds", ended="stable") == counted
         await second.runtime.stop()
@@ -144,19 +144,23 @@ def test_a_group_that_rebalances_without_an_end_fills_no_log() -> None:
     async def story() -> None:
         process = await SimulatedProcess(MemoryStorage()).start()
         lines = RebalanceLines(process.clock.monotonic_ms)
-        with structlog.testing.capture_logs() as told:
+        with structlog.testing.capture_logs() as reported:
             for number in range(500):
                 lines.write("wild", {"generation_id": number})
             lines.write("quiet", {"generation_id": 1})
-            groups = [line["group_id"] for line in told]
+            groups = [line["group_id"] for line in reported]
             assert groups == ["wild"] * LINES_OF_GROUP_MAX + ["quiet"]
             await asyncio.sleep(61)
             left_out = 500 - LINES_OF_GROUP_MAX
-            assert told[-1]["event"] == "rebalances without a log line: too many in this minute"
-            assert (told[-1]["lines_of_group_max"], told[-1]["lines_max"]) == (LINES_OF_GROUP_MAX, LINES_MAX)
-            assert (told[-1]["rebalances"], told[-1]["groups"], told[-1]["most"]) == (left_out, 1, {"wild": left_out})
+            assert reported[-1]["event"] == "rebalances without a log line: too many in this minute"
+            assert (reported[-1]["lines_of_group_max"], reported[-1]["lines_max"]) == (LINES_OF_GROUP_MAX, LINES_MAX)
+            assert (reported[-1]["rebalances"], reported[-1]["groups"], reported[-1]["most"]) == (
+                left_out,
+                1,
+                {"wild": left_out},
+            )
             lines.write("wild", {"generation_id": 500})
-            assert told[-1]["generation_id"] == 500
+            assert reported[-1]["generation_id"] == 500
         await process.runtime.stop()
 
     simulate(story())
@@ -168,12 +172,16 @@ def test_many_groups_that_rebalance_once_fill_no_log_either() -> None:
     async def story() -> None:
         process = await SimulatedProcess(MemoryStorage()).start()
         lines = RebalanceLines(process.clock.monotonic_ms)
-        with structlog.testing.capture_logs() as told:
+        with structlog.testing.capture_logs() as reported:
             for number in range(2 * LINES_MAX):
                 lines.write(f"group-{number}", {})
             lines.end_minute()
-        assert len(told) == LINES_MAX + 1
-        assert (told[-1]["rebalances"], told[-1]["groups"], len(told[-1]["most"])) == (LINES_MAX, LINES_MAX, 10)
+        assert len(reported) == LINES_MAX + 1
+        assert (reported[-1]["rebalances"], reported[-1]["groups"], len(reported[-1]["most"])) == (
+            LINES_MAX,
+            LINES_MAX,
+            10,
+        )
         await process.runtime.stop()
 
     simulate(story())

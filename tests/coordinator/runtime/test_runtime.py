@@ -54,10 +54,10 @@ def recorded(storage: MemoryStorage, event_type: type) -> list[object]:
 async def test_a_reply_leaves_only_when_its_events_are_durable() -> None:
     """An unacknowledged append delays the response and everything decided after it."""
     process = await SimulatedProcess(MemoryStorage()).start()
-    told = await process.stable_group("a")
+    joined = await process.stable_group("a")
     release = process.log.hold_acknowledgements()
-    leave = process.leave(told["a"].member_id)
-    heartbeat = process.heartbeat(told["a"])
+    leave = process.leave(joined["a"].member_id)
+    heartbeat = process.heartbeat(joined["a"])
     await asyncio.sleep(5)
     assert not leave.done()
     assert not heartbeat.done()
@@ -71,10 +71,10 @@ async def test_a_reply_leaves_only_when_its_events_are_durable() -> None:
 async def test_other_groups_are_served_while_an_append_of_one_is_under_way() -> None:
     """A request that needs no append is answered at once, whatever another group waits for."""
     process = await SimulatedProcess(MemoryStorage()).start()
-    told = await process.stable_group("a")
+    joined = await process.stable_group("a")
     release = process.log.hold_acknowledgements()
     commit = process.join("x", group_id=GroupId("another"))
-    assert (await process.heartbeat(told["a"])).error is ErrorCode.none
+    assert (await process.heartbeat(joined["a"])).error is ErrorCode.none
     assert not commit.done()
     release.set()
     await process.runtime.stop()
@@ -90,8 +90,8 @@ async def test_joins_that_queue_behind_an_append_share_the_next_one() -> None:
     await asyncio.sleep(0.001)
     stored_first = len(storage.records[partition_for(GROUP, 8)])
     release.set()
-    told = [await join for join in joins]
-    assert {joined.generation_id for joined in told} == {1}
+    reported = [await join for join in joins]
+    assert {joined.generation_id for joined in reported} == {1}
     assert stored_first <= 2 + 3  # elected, ready; then group created, member joined, rebalance started
     await process.runtime.stop()
 
@@ -101,12 +101,12 @@ async def test_after_a_crash_the_group_is_as_it_was() -> None:
     """The next process finds generation, leader and assignments of the killed one; sessions restart in full."""
     storage = MemoryStorage()
     first = await SimulatedProcess(storage).start()
-    told = await first.stable_group("a", "b", "c")
+    outcomes = await first.stable_group("a", "b", "c")
     second = await SimulatedProcess(storage).start()
-    for joined in told.values():
+    for joined in outcomes.values():
         assert (await second.heartbeat(joined)).error is ErrorCode.none
-    again = await second.sync(told["b"])
-    assert again.assignment == told["b"].member_id.encode()
+    again = await second.sync(outcomes["b"])
+    assert again.assignment == outcomes["b"].member_id.encode()
     described = await second.describe()
     assert described.state is GroupState.STABLE
     assert len(described.members) == 3
@@ -118,12 +118,12 @@ async def test_the_old_process_is_deposed_by_the_new_one() -> None:
     """Its next append is refused, its clients are redirected, and it logs that."""
     storage = MemoryStorage()
     first = await SimulatedProcess(storage).start()
-    told = await first.stable_group("a")
+    joined = await first.stable_group("a")
     second = await SimulatedProcess(storage).start()
-    left = await first.leave(told["a"].member_id)
+    left = await first.leave(joined["a"].member_id)
     assert left.error is ErrorCode.not_coordinator
     assert isinstance(first.lost[0], Deposed)
-    assert (await second.heartbeat(told["a"])).error is ErrorCode.none
+    assert (await second.heartbeat(joined["a"])).error is ErrorCode.none
     await second.runtime.stop()
 
 
@@ -132,7 +132,7 @@ async def test_the_successor_is_named_by_its_own_record_however_slow_the_log_is(
     """The process ends once it has been read; a foreign record that claims ownership is ignored."""
     storage = MemoryStorage()
     first = await SimulatedProcess(storage).start()
-    told = await first.stable_group("a")
+    joined = await first.stable_group("a")
     number = partition_for(first.group_id, len(storage.records))
     elected = CoordinatorElected(
         partition=number,
@@ -158,7 +158,7 @@ async def test_the_successor_is_named_by_its_own_record_however_slow_the_log_is(
             yield chunk
 
     first.log.read = slowly  # type: ignore[method-assign]
-    await first.leave(told["a"].member_id)
+    await first.leave(joined["a"].member_id)
     await first.runtime.stop()
     assert str(first.lost[0]).startswith("simulated:1 took over the event log from this process at ")
     await second.runtime.stop()
@@ -181,13 +181,13 @@ async def test_a_lost_acknowledgement_loses_and_doubles_nothing() -> None:
     """The events are in the log, the client got an error: after the takeover it is a member, exactly once."""
     storage = MemoryStorage()
     process = await SimulatedProcess(storage).start()
-    told = await process.stable_group("a")
+    outcomes = await process.stable_group("a")
     process.log.lose_next_acknowledgement()
     joined = await process.join("b")
     assert joined.error is ErrorCode.not_coordinator
     await until(lambda: process.runtime.ready, "the partition is served again")
     again = process.join("b")
-    rejoin = process.join("a", told["a"].member_id)
+    rejoin = process.join("a", outcomes["a"].member_id)
     members = [await again, await rejoin]
     assert {member.error for member in members} == {ErrorCode.none}
     described = await process.describe()
@@ -200,11 +200,11 @@ async def test_an_append_that_failed_has_no_effect() -> None:
     """Events that could not be stored have not happened: the group is as before once the log is back."""
     storage = MemoryStorage()
     process = await SimulatedProcess(storage).start()
-    told = await process.stable_group("a")
+    joined = await process.stable_group("a")
     process.log.fail_next_append()
-    assert (await process.leave(told["a"].member_id)).error is ErrorCode.not_coordinator
+    assert (await process.leave(joined["a"].member_id)).error is ErrorCode.not_coordinator
     await until(lambda: process.runtime.ready, "the partition is served again")
-    assert (await process.heartbeat(told["a"])).error is ErrorCode.none
+    assert (await process.heartbeat(joined["a"])).error is ErrorCode.none
     await process.runtime.stop()
 
 
@@ -218,8 +218,8 @@ async def test_a_join_too_large_for_the_log_fails_alone() -> None:
     third = process.join("c")
     release.set()
     assert (await large).error is ErrorCode.unknown_server_error
-    told = [await first, await third]
-    assert {joined.error for joined in told} == {ErrorCode.none}
+    reported = [await first, await third]
+    assert {joined.error for joined in reported} == {ErrorCode.none}
     described = await process.describe()
     assert len(described.members) == 2
     await process.runtime.stop()
@@ -230,9 +230,9 @@ async def test_an_assignment_too_large_for_the_log_starts_a_rebalance() -> None:
     """The leader's sync fails, and the group rebalances (SG13)."""
     process = await SimulatedProcess(MemoryStorage(), batch_bytes_max=10_000).start()
     joins = [process.join("a"), process.join("b")]
-    told = [await join for join in joins]
-    leader = next(joined for joined in told if joined.members)
-    follower = next(joined for joined in told if not joined.members)
+    reported = [await join for join in joins]
+    leader = next(joined for joined in reported if joined.members)
+    follower = next(joined for joined in reported if not joined.members)
     waiting = process.sync(follower)
     refused = await process.sync(leader, {leader.member_id: bytes(20_000)})
     assert refused.error is ErrorCode.unknown_server_error
@@ -245,18 +245,18 @@ async def test_an_assignment_too_large_for_the_log_starts_a_rebalance() -> None:
 async def test_a_silent_member_is_expired_after_its_session() -> None:
     """The deadline fires without a request, and not before."""
     process = await SimulatedProcess(MemoryStorage()).start()
-    told = await process.stable_group("a", "b")
+    joined = await process.stable_group("a", "b")
 
     async def heartbeats(seconds: int) -> ErrorCode:
         error = ErrorCode.none
         for _ in range(seconds):
             await asyncio.sleep(1)
-            error = (await process.heartbeat(told["a"])).error
+            error = (await process.heartbeat(joined["a"])).error
         return error
 
     assert await heartbeats(9) is ErrorCode.none
     assert await heartbeats(2) is ErrorCode.rebalance_in_progress
-    assert (await process.heartbeat(told["b"])).error is ErrorCode.unknown_member_id
+    assert (await process.heartbeat(joined["b"])).error is ErrorCode.unknown_member_id
     await process.runtime.stop()
 
 
@@ -265,12 +265,12 @@ async def test_no_member_expires_after_a_machine_pause() -> None:
     """A late timer restarts all sessions in full, and that is recorded."""
     storage = MemoryStorage()
     process = await SimulatedProcess(storage).start()
-    told = await process.stable_group("a", "b")
+    outcomes = await process.stable_group("a", "b")
     loop = asyncio.get_running_loop()
     assert isinstance(loop, VirtualTimeLoop)
     loop.advance(60)
     await asyncio.sleep(9)
-    for joined in told.values():
+    for joined in outcomes.values():
         assert (await process.heartbeat(joined)).error is ErrorCode.none
     await process.runtime.stop()
     (paused,) = recorded(storage, CoordinatorPaused)
@@ -283,7 +283,7 @@ async def test_no_member_expires_after_a_machine_pause() -> None:
 async def test_a_dead_member_expires_despite_repeated_machine_pauses() -> None:
     """At each end of its session, and for long enough that the other members are not to blame."""
     process = await SimulatedProcess(MemoryStorage(partitions=1)).start()
-    told = await process.stable_group("a", "b")
+    joined = await process.stable_group("a", "b")
     loop = asyncio.get_running_loop()
     assert isinstance(loop, VirtualTimeLoop)
     (ownership,) = process.runtime._owned.values()
@@ -291,12 +291,12 @@ async def test_a_dead_member_expires_despite_repeated_machine_pauses() -> None:
     stood_still_s, began_s, error = 0.0, loop.time(), ErrorCode.none
     while error is ErrorCode.none:
         assert loop.time() - began_s < 2 * 10 + 1 + stood_still_s, "b's session is 10 s"
-        left_s = sessions[told["b"].member_id].deadline_ms / 1000 - loop.time()
+        left_s = sessions[joined["b"].member_id].deadline_ms / 1000 - loop.time()
         if left_s < 0.5:
             loop.advance(left_s + 1.3)
             stood_still_s += left_s + 1.3
         await asyncio.sleep(0.25)
-        error = (await process.heartbeat(told["a"])).error
+        error = (await process.heartbeat(joined["a"])).error
     assert error is ErrorCode.rebalance_in_progress
     assert stood_still_s > 1.3
     await process.runtime.stop()
@@ -306,16 +306,16 @@ async def test_a_dead_member_expires_despite_repeated_machine_pauses() -> None:
 async def test_a_ticket_holds_until_the_group_changes() -> None:
     """The fast path refreshes the session; any change of the group invalidates the ticket."""
     process = await SimulatedProcess(MemoryStorage()).start()
-    told = await process.stable_group("a", "b")
-    ticket = process.runtime.heartbeat_ticket(process.heartbeat_command(told["a"]))
+    joined = await process.stable_group("a", "b")
+    ticket = process.runtime.heartbeat_ticket(process.heartbeat_command(joined["a"]))
     assert ticket is not None
     for _ in range(9):
         await asyncio.sleep(1)
         assert ticket.accept(process.clock.monotonic_ms())
     await asyncio.sleep(2)
     assert not ticket.accept(process.clock.monotonic_ms()), "b was expired meanwhile"
-    assert process.runtime.heartbeat_ticket(process.heartbeat_command(told["a"])) is None
-    assert (await process.heartbeat(told["a"])).error is ErrorCode.rebalance_in_progress
+    assert process.runtime.heartbeat_ticket(process.heartbeat_command(joined["a"])) is None
+    assert (await process.heartbeat(joined["a"])).error is ErrorCode.rebalance_in_progress
     await process.runtime.stop()
 
 
@@ -323,12 +323,12 @@ async def test_a_ticket_holds_until_the_group_changes() -> None:
 async def test_a_ticket_holder_is_notified_of_the_end() -> None:
     """Once, when the group changes in any way or its partition is released; at once if that has happened already."""
     process = await SimulatedProcess(MemoryStorage()).start()
-    told = await process.stable_group("a", "b")
-    command, over = process.heartbeat_command(told["a"]), list[str]()
+    joined = await process.stable_group("a", "b")
+    command, over = process.heartbeat_command(joined["a"]), list[str]()
     ticket = process.runtime.heartbeat_ticket(command)
     assert ticket is not None
     ticket.when_changed(lambda: over.append("changed"))
-    await process.heartbeat(told["a"])
+    await process.heartbeat(joined["a"])
     assert over == []
     join = process.join("c")
     await asyncio.sleep(0.01)
@@ -343,15 +343,15 @@ async def test_a_ticket_holder_is_notified_of_the_end() -> None:
 async def test_a_heartbeat_that_is_reported_late_takes_no_time_from_a_session() -> None:
     """Another process answered it before a later one that is known already."""
     process = await SimulatedProcess(MemoryStorage()).start()
-    told = await process.stable_group("a")
-    ticket = process.runtime.heartbeat_ticket(process.heartbeat_command(told["a"]))
+    joined = await process.stable_group("a")
+    ticket = process.runtime.heartbeat_ticket(process.heartbeat_command(joined["a"]))
     assert ticket is not None
     answered_ms = process.clock.monotonic_ms()
     await asyncio.sleep(5)
     assert ticket.accept(process.clock.monotonic_ms())
     assert ticket.accept(answered_ms)
     await asyncio.sleep(9)
-    assert (await process.heartbeat(told["a"])).error is ErrorCode.none
+    assert (await process.heartbeat(joined["a"])).error is ErrorCode.none
     await process.runtime.stop()
 
 
@@ -392,7 +392,7 @@ async def test_a_group_with_a_broken_record_is_quarantined_alone() -> None:
     """Its members are asked to retry; every other group is served (L8)."""
     storage = MemoryStorage(partitions=1)
     first = await SimulatedProcess(storage).start()
-    told = await first.stable_group("a")
+    joined = await first.stable_group("a")
     other = GroupId("other")
     await first.commit(5, group_id=other)
     records = storage.records[0]
@@ -403,8 +403,8 @@ async def test_a_group_with_a_broken_record_is_quarantined_alone() -> None:
     assert broken.value is not None
     records[index] = StoredRecord(broken.partition, broken.offset, broken.timestamp_ms, broken.key, broken.value[:-3])
     second = await SimulatedProcess(storage, offsets=first.offsets).start()
-    assert (await second.heartbeat(told["a"])).error is ErrorCode.coordinator_load_in_progress
-    assert (await second.sync(told["a"])).error is ErrorCode.rebalance_in_progress
+    assert (await second.heartbeat(joined["a"])).error is ErrorCode.coordinator_load_in_progress
+    assert (await second.sync(joined["a"])).error is ErrorCode.rebalance_in_progress
     assert (await second.describe(other)).state is GroupState.EMPTY
     assert second.offsets.committed(other)["orders", 0].offset == 5
     await second.runtime.stop()
@@ -414,10 +414,10 @@ async def test_a_group_with_a_broken_record_is_quarantined_alone() -> None:
 async def test_offsets_are_visible_when_the_commit_is_answered() -> None:
     """A member's commit is stored; a commit of an older generation is not."""
     process = await SimulatedProcess(MemoryStorage()).start()
-    told = await process.stable_group("a")
-    assert (await process.commit(7, told["a"])).error is ErrorCode.none
+    joined = await process.stable_group("a")
+    assert (await process.commit(7, joined["a"])).error is ErrorCode.none
     assert process.offsets.committed(GROUP)["orders", 0].offset == 7
-    stale = JoinGroupOutcome(member_id=told["a"].member_id, generation_id=0)
+    stale = JoinGroupOutcome(member_id=joined["a"].member_id, generation_id=0)
     assert (await process.commit(9, stale)).error is ErrorCode.illegal_generation
     assert process.offsets.committed(GROUP)["orders", 0].offset == 7
     await process.runtime.stop()
@@ -490,11 +490,11 @@ async def test_a_group_that_is_over_a_lowered_group_max_size_rebalances_at_the_t
     """
     storage = MemoryStorage()
     first = await SimulatedProcess(storage).start()
-    told = await first.stable_group("a", "b", "c")
+    joined = await first.stable_group("a", "b", "c")
     await first.runtime.stop()
     second = await SimulatedProcess(storage, settings=GroupSettings(max_size=2)).start()
     await until(lambda: is_rebalancing(second))
-    assert (await second.heartbeat(told["a"])).error is ErrorCode.rebalance_in_progress
+    assert (await second.heartbeat(joined["a"])).error is ErrorCode.rebalance_in_progress
     await second.runtime.stop()
 
 
@@ -570,8 +570,8 @@ async def test_a_former_owner_that_did_not_stop_cleanly_is_named_once() -> None:
     async def named() -> tuple[SimulatedProcess, list[str]]:
         with capture_logs() as lines:
             process = await SimulatedProcess(storage).start()
-        told = "the previous owner of the event log did not shut down cleanly: if it still runs, it is fenced now"
-        return process, [line["owner"] for line in lines if line["event"] == told]
+        text = "the previous owner of the event log did not shut down cleanly: if it still runs, it is fenced now"
+        return process, [line["owner"] for line in lines if line["event"] == text]
 
     first, after_another = await named()
     await first.runtime.stop()

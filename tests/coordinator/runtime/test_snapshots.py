@@ -63,10 +63,10 @@ async def saved(storage: MemoryStorage, folder: Path) -> tuple[Saving, dict[str,
     owner = await Saving(storage, folder).start(0)
     for _ in range(5):
         await owner.process.stable_group("a", "b")
-    told = await owner.process.stable_group("a", "b")
+    joined = await owner.process.stable_group("a", "b")
     await owner.snapshots.save_all()
     assert owner.file.exists()
-    return owner, told
+    return owner, joined
 
 
 def names_in(folder: Path) -> list[str]:
@@ -97,14 +97,14 @@ def test_a_start_reads_what_is_behind_the_snapshot(tmp_path: Path) -> None:
 
     @kept_in(tmp_path)
     async def run(storage: MemoryStorage, folder: Path) -> None:
-        before, told = await saved(storage, folder)
+        before, joined = await saved(storage, folder)
         await more(before)
         end = storage.end_offset(0)
         with capture_logs() as logs:
             again = await Saving(storage, folder).start(0)
         assert unused(logs) == []
         assert last_ready(storage).events_read < 12 < end / 2
-        assert (await again.process.heartbeat(told["a"])).error is ErrorCode.none
+        assert (await again.process.heartbeat(joined["a"])).error is ErrorCode.none
         whole = await Peer(storage, stands_by=False).start(0)
         assert groups_of(again) == groups_of(whole)
         assert last_ready(storage).events_read > end / 2
@@ -222,9 +222,9 @@ def test_one_that_cannot_be_used_costs_time_alone(tmp_path: Path, happens: Any, 
         await happens(again, storage)
         with capture_logs() as logs:
             await again.start(0)
-        said = [line["reason"] for line in logs if "reason" in line]
-        assert len(said) == (0 if reason is None else 1)
-        assert all(reason and reason in text for text in said), said
+        logged = [line["reason"] for line in logs if "reason" in line]
+        assert len(logged) == (0 if reason is None else 1)
+        assert all(reason and reason in text for text in logged), logged
         assert (0, 0) in again.reads
         whole = Loading()
         whole.read(storage.records[0])
@@ -246,8 +246,8 @@ def test_a_snapshot_older_than_the_logs_own_clock_allows_is_not_used(tmp_path: P
         again.process.log._wall_ms = lambda: storage.records[0][-1].timestamp_ms + A_DAY_MS
         with capture_logs() as logs:
             await again.start(0)
-        (said,) = [line["reason"] for line in logs if "reason" in line]
-        assert "longer than the log keeps deletions" in said
+        (logged,) = [line["reason"] for line in logs if "reason" in line]
+        assert "longer than the log keeps deletions" in logged
         assert (0, 0) in again.reads
 
     run()
@@ -358,8 +358,8 @@ def test_a_full_disk_is_logged_once(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         with capture_logs() as logs:
             for _ in range(3):
                 await owner.snapshots.save_all()
-        (said,) = [line for line in logs if "could not write a snapshot" in line["event"]]
-        assert said["error"] == "No space left on device"
+        (logged,) = [line for line in logs if "could not write a snapshot" in line["event"]]
+        assert logged["error"] == "No space left on device"
         assert owner.file.read_bytes() == before
         assert names_in(folder) == [owner.file.name]
         await ended(owner)
@@ -390,8 +390,8 @@ def test_a_dropped_standby_does_not_reload_its_snapshot(tmp_path: Path) -> None:
         with capture_logs() as logs:
             del storage.records[0][-2:]
             await asyncio.sleep(INTERVAL_MS / 2000)
-        (said,) = [line["reason"] for line in logs if "starts again from the beginning" in line["event"]]
-        assert "before what was read" in said
+        (logged,) = [line["reason"] for line in logs if "starts again from the beginning" in line["event"]]
+        assert "before what was read" in logged
         assert standby.figures.ready == 1
         assert standby.reads.count((0, 0)) == 2
         await ended(standby)

@@ -109,7 +109,7 @@ def last_ready(storage: MemoryStorage) -> Any:
     return decode(max(of_ready, key=lambda record: (record.timestamp_ms, record.offset)).value or b"")
 
 
-def said(logs: Sequence[Any]) -> list[str]:
+def restart_reasons(logs: Sequence[Any]) -> list[str]:
     return [
         line["reason"]
         for line in logs
@@ -125,11 +125,11 @@ async def test_a_takeover_reads_what_is_new_and_no_history() -> None:
     for _ in range(20):
         await owner.process.stable_group("a", "b")
     await asyncio.sleep(2 * CHECK_INTERVAL_S)
-    told = await owner.process.stable_group("a", "b")
+    joined = await owner.process.stable_group("a", "b")
     read = storage.end_offset(0)
     await standby.runtime.assign([0])
     assert last_ready(storage).events_read < 10 < read
-    assert (await standby.process.heartbeat(told["a"])).error is ErrorCode.none
+    assert (await standby.process.heartbeat(joined["a"])).error is ErrorCode.none
     groups = {group.group_id: group for group in standby.runtime._owned[0].partition.groups()}
     whole = await Peer(storage, stands_by=False).start(0)
     assert groups == {group.group_id: group for group in whole.runtime._owned[0].partition.groups()}
@@ -175,7 +175,7 @@ async def test_a_takeover_during_a_first_read_continues_it() -> None:
     """Nothing is read twice."""
     storage = MemoryStorage(ALONE)
     owner = await Peer(storage).start(0)
-    told = await owner.process.stable_group("a", "b")
+    joined = await owner.process.stable_group("a", "b")
     for number in range(3_000):  # more than a chunk
         key = encode_key(RecordKey("0", EntityKind.PARTITION, f"{number}"))
         storage.records[0].append(StoredRecord(0, storage.end_offset(0), 0, key, None))
@@ -190,7 +190,7 @@ async def test_a_takeover_during_a_first_read_continues_it() -> None:
     await standby.runtime.assign([0])
     assert standby.reads[0] == (0, 0)
     assert all(start >= stood_at - 1 for _, start in standby.reads[1:])
-    assert (await standby.process.heartbeat(told["a"])).error is ErrorCode.none
+    assert (await standby.process.heartbeat(joined["a"])).error is ErrorCode.none
     await ended(standby, owner)
 
 
@@ -262,17 +262,17 @@ def test_an_unusable_standby_is_dropped(happens: Callable[[MemoryStorage, Peer],
             await happens(storage, standby)
             reads = len(standby.reads)
             if when == "followed":
-                await until(lambda: said(logs))
+                await until(lambda: restart_reasons(logs))
                 assert standby.figures.ready == 0
                 await standby.until_ready()
                 assert (0, 0) in standby.reads[reads:]
-                assert len(said(logs)) == 1
-                assert reason in said(logs)[0]
+                assert len(restart_reasons(logs)) == 1
+                assert reason in restart_reasons(logs)[0]
             else:
                 await standby.runtime.assign([0])
                 assert (0, 0) in standby.reads[reads:]
                 assert last_ready(storage).events_read > 5
-                assert [text for text in said(logs) if reason in text] == said(logs)
+                assert [text for text in restart_reasons(logs) if reason in text] == restart_reasons(logs)
         await ended(standby)
         await owner.runtime.stop()
 
@@ -333,7 +333,7 @@ async def test_while_the_log_is_unavailable_a_standby_is_unchanged() -> None:
         await standby.runtime.assign([0])
         is_away = False
         await standby.runtime.all_owned()
-    assert said(logs) == []
+    assert restart_reasons(logs) == []
     assert (0, 0) not in standby.reads[1:]
     assert last_ready(storage).events_read < 20
     await ended(standby)

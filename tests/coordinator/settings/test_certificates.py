@@ -102,7 +102,7 @@ async def test_files_that_are_being_written_change_nothing_and_are_logged_once(
     old = server.certificate.read_bytes()
     authority.issue("server")
     new = server.certificate.read_bytes()
-    for half, said in (
+    for half, reported in (
         (new[: len(new) // 2], "cannot be read from them"),
         (old, "do not match"),
         (None, "cannot be read: No such"),
@@ -116,7 +116,7 @@ async def test_files_that_are_being_written_change_nothing_and_are_logged_once(
             await certificates.check()
         assert serial_shown(serving, connecting) == before
         (line,) = logged
-        assert said in str(line["reason"])
+        assert reported in str(line["reason"])
         assert str(server.certificate) in str(line["reason"])
     server.certificate.write_bytes(new)
     await certificates.check()

@@ -140,9 +140,9 @@ def test_a_check_warns_of_such_variables_and_refuses_nothing() -> None:
 
 def test_the_check_takes_whatever_serve_takes() -> None:
     """Both have the same signature."""
-    said = {
+    output = {
         name: CliRunner().invoke(cli.app, [*name.split(), "--help"], env=WIDE).stdout
         for name in ("serve", "config check")
     }
     for field in ("listen", "upstream", "metrics-groups", "config-file"):
-        assert all(f"--{field}" in text for text in said.values()), field
+        assert all(f"--{field}" in text for text in output.values()), field

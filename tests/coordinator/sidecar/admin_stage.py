@@ -51,9 +51,11 @@ async def until_coordinated(bootstrap: str) -> None:
             found = await connection.ask("FindCoordinator", 4, key_type=0, coordinator_keys=["any"])
             (coordinator,) = found["coordinators"]
             if coordinator["error_code"] == 0:
-                async with talking(f"{coordinator['host']}:{coordinator['port']}") as asked:
-                    told = await asked.ask("DescribeGroups", 5, groups=["any"], include_authorized_operations=False)
-                if told["groups"][0]["error_code"] == 0:
+                async with talking(f"{coordinator['host']}:{coordinator['port']}") as requested:
+                    response = await requested.ask(
+                        "DescribeGroups", 5, groups=["any"], include_authorized_operations=False
+                    )
+                if response["groups"][0]["error_code"] == 0:
                     return
             await asyncio.sleep(CHECK_INTERVAL_S)
 
@@ -167,9 +169,9 @@ async def _commit(
 
 async def committed(connection: Connection, group_id: str, topic: str) -> dict[int, int]:
     """The committed offsets of the topic, by partition."""
-    asked = {"name": topic, "partition_indexes": list(range(PARTITIONS))}
+    request = {"name": topic, "partition_indexes": list(range(PARTITIONS))}
     answer = await connection.ask(
-        "OffsetFetch", 8, groups=[{"group_id": group_id, "topics": [asked]}], require_stable=False
+        "OffsetFetch", 8, groups=[{"group_id": group_id, "topics": [request]}], require_stable=False
     )
     (group,) = answer["groups"]
     return {

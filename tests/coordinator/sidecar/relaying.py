@@ -51,7 +51,7 @@ BASE_PORTS = 8
 """Node ids below this have ports."""
 
 
-class Held:
+class FakeShadows:
     """Every group is ours, except those whose ids begin with `theirs`."""
 
     name = ShadowName.of("log")
@@ -116,7 +116,7 @@ class Relay:
         )
         self.moves = Moves(
             UpstreamLink("127.0.0.1:1", give_up=_fails),
-            Held(),
+            FakeShadows(),
             is_released=lambda _: False,
             monotonic_ms=self.service.monotonic_ms,
             give_up=_fails,
@@ -129,7 +129,7 @@ class Relay:
         self.port = 0
         self.base_port = 0
         self.router = GroupRouter(
-            Held(), self.moves, may_own=lambda _: True, is_loaded=lambda _: True, is_loaded_soon=lambda _: False
+            FakeShadows(), self.moves, may_own=lambda _: True, is_loaded=lambda _: True, is_loaded_soon=lambda _: False
         )
         self.listeners = self._listeners(more(self))
 

@@ -53,7 +53,7 @@ _HEADER = Struct(">hhI")
 
 
 @dataclass(frozen=True, eq=False)
-class Asked:
+class ReceivedRequest:
     """A received request. `frame` is without its length."""
 
     frame: bytes
@@ -111,27 +111,27 @@ class ScriptedBroker:
     """See the module. `reads`: whether connections accepted from now on are read."""
 
     def __init__(self) -> None:
-        self.asked: list[Asked] = []
+        self.asked: list[ReceivedRequest] = []
         self.connections: list[Connection] = []
         self.offered = dict(OFFERED)
-        self.script: Callable[[Asked], None] = self.usual
+        self.script: Callable[[ReceivedRequest], None] = self.usual
         self.reads = True
         self.port = 0
 
-    def usual(self, asked: Asked) -> None:
+    def usual(self, requested: ReceivedRequest) -> None:
         """The response without a script."""
-        if asked.api_key == API_VERSIONS:
-            asked.tell(offering(asked.api_version, self.offered))
-        elif asked.api_key == DESCRIBE_GROUPS:
-            asked.tell(allowing(asked, ALL_OPERATIONS))
-        elif asked.api_key == LIST_GROUPS:
-            asked.tell(response(LIST_GROUPS, asked.api_version, error_code=ErrorCode.none, groups=[]))
+        if requested.api_key == API_VERSIONS:
+            requested.tell(offering(requested.api_version, self.offered))
+        elif requested.api_key == DESCRIBE_GROUPS:
+            requested.tell(allowing(requested, ALL_OPERATIONS))
+        elif requested.api_key == LIST_GROUPS:
+            requested.tell(response(LIST_GROUPS, requested.api_version, error_code=ErrorCode.none, groups=[]))
         else:
-            asked.answer(b"")
+            requested.answer(b"")
 
     def keys_asked(self) -> list[int]:
         """The API keys of all received requests, in order."""
-        return [asked.api_key for asked in self.asked]
+        return [requested.api_key for requested in self.asked]
 
     @property
     def open_connections(self) -> int:
@@ -147,9 +147,9 @@ class ScriptedBroker:
             while True:
                 await connection.reads.wait()
                 size = int.from_bytes(await reader.readexactly(4), "big")
-                asked = Asked(await reader.readexactly(size), connection)
-                self.asked.append(asked)
-                self.script(asked)
+                layer = ReceivedRequest(await reader.readexactly(size), connection)
+                self.asked.append(layer)
+                self.script(layer)
         except (asyncio.IncompleteReadError, ConnectionError):
             pass
         finally:
@@ -157,20 +157,20 @@ class ScriptedBroker:
             writer.close()
 
 
-class Holding:
+class WithheldResponses:
     """A script that withholds the responses to requests with these API keys until a test sends them."""
 
     def __init__(self, broker: ScriptedBroker, *api_keys: int) -> None:
         self._broker = broker
         self._api_keys = api_keys
-        self.asked: list[Asked] = []
+        self.asked: list[ReceivedRequest] = []
         broker.script = self
 
-    def __call__(self, asked: Asked) -> None:
-        if asked.api_key in self._api_keys:
-            self.asked.append(asked)
+    def __call__(self, requested: ReceivedRequest) -> None:
+        if requested.api_key in self._api_keys:
+            self.asked.append(requested)
         else:
-            self._broker.usual(asked)
+            self._broker.usual(requested)
 
 
 @asynccontextmanager
@@ -263,11 +263,11 @@ def offering(api_version: int, offered: Mapping[int, tuple[int, int]]) -> Any:
     )
 
 
-def allowing(asked: Asked, operations: int, error: ErrorCode = ErrorCode.none) -> Any:
+def allowing(requested: ReceivedRequest, operations: int, error: ErrorCode = ErrorCode.none) -> Any:
     """A DescribeGroups response with the operations that the client may do with groups that do not exist."""
     described = {"group_state": "Dead", "protocol_type": "", "protocol_data": "", "members": ()}
     groups = [
         {"error_code": error, "group_id": group_id, "authorized_operations": operations, **described}
-        for group_id in asked.body.groups
+        for group_id in requested.body.groups
     ]
-    return response(DESCRIBE_GROUPS, asked.api_version, groups=groups)
+    return response(DESCRIBE_GROUPS, requested.api_version, groups=groups)

@@ -166,11 +166,11 @@ async def test_a_client_that_connects_too_early_is_refused_with_the_owner(
     owner, other = sorted(clients, key=lambda client: errors[clients.index(client)])
     (shadow,) = await shadows(kafka_broker, owner)
     assert await owner.heartbeat() == 0
-    told = other.muster.wait_for_event(
+    reported = other.muster.wait_for_event(
         "group not taken: another Muster has it", where=lambda line: line["group_id"] == owner.group_id
     )
-    assert f"upstream it has the shadow {shadow}, client muster at" in told["reason"]
-    assert "another Muster coordinates it (which has another event log," in told["reason"]
+    assert f"upstream it has the shadow {shadow}, client muster at" in reported["reason"]
+    assert "another Muster coordinates it (which has another event log," in reported["reason"]
 
 
 async def test_a_restart_knows_its_own_shadow_again(

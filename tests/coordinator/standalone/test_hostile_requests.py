@@ -84,19 +84,19 @@ async def test_offsets_of_many_partitions_are_committed_fetched_and_deleted() ->
             errors = await asyncio.to_thread(_commit, muster, partitions)
         assert errors == {0}
         assert longest.seconds < HELD_S_MAX, longest
-        for ask, told in ((_fetch_all, 40_000), (_delete, 40_000)):
+        for ask, reported in ((_fetch_all, 40_000), (_delete, 40_000)):
             with longest_callback() as longest:
                 count = await asyncio.to_thread(ask, muster)
-            assert count == told
+            assert count == reported
             assert longest.seconds < HELD_S_MAX, longest
         connection.close()
 
 
 def _ask(muster: Serving, name: str, version: int, **body: Any) -> Any:
-    return asyncio.run(_asked(muster.bootstrap, name, version, body))
+    return asyncio.run(_send(muster.bootstrap, name, version, body))
 
 
-async def _asked(bootstrap: str, name: str, version: int, body: dict[str, Any]) -> Any:
+async def _send(bootstrap: str, name: str, version: int, body: dict[str, Any]) -> Any:
     connection = await Connection.open(bootstrap, client_id="app")
     try:
         return await connection.ask(name, version, **body)

@@ -58,69 +58,69 @@ def size(answered: Answered) -> int:
 
 async def test_answers_that_are_written_side_by_side_have_a_bound_together() -> None:
     """A quarter of the limit's default, and one response more; each is sent in the end."""
-    slices, told = Slices(), list[int]()
+    slices, reported = Slices(), list[int]()
     tracemalloc.start()
     try:
         for _ in range(24):
-            write(slices, LONG, lambda answered: told.append(size(answered)))
+            write(slices, LONG, lambda answered: reported.append(size(answered)))
         await all_done(slices)
         peak = tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()
-    assert len(told) == 24
-    assert set(told) == {told[0]}
-    assert told[0] > 10_000_000
+    assert len(reported) == 24
+    assert set(reported) == {reported[0]}
+    assert reported[0] > 10_000_000
     assert peak < 85 * MB
 
 
 async def test_each_long_entry_waits_for_room() -> None:
     """However many responses start with one; written at once are one response more, and one entry."""
-    slices, told = Slices(AnswerMemory(20 * MB)), list[int]()
+    slices, reported = Slices(AnswerMemory(20 * MB)), list[int]()
     outcome = DescribeGroupOutcome(members=members(20, metadata=bytes(MB)))
     for _ in range(200):
-        write(slices, outcome, lambda answered: told.append(size(answered)))
+        write(slices, outcome, lambda answered: reported.append(size(answered)))
     most = slices.answer_memory.written_bytes
     while slices.waiting:
         await asyncio.sleep(0)
         most = max(most, slices.answer_memory.written_bytes)
     assert most < 42 * MB
-    assert len(told) == 200
+    assert len(reported) == 200
 
 
 async def test_short_answers_do_not_wait_for_long_ones() -> None:
     """Neither those that are written at once, nor those with many short entries."""
-    slices, told = Slices(AnswerMemory(MB)), list[str]()
+    slices, reported = Slices(AnswerMemory(MB)), list[str]()
     for _ in range(8):
-        write(slices, LONG, lambda _: told.append("long"))
-    write(slices, DescribeGroupOutcome(members=members(2)), lambda _: told.append("short"))
-    assert told == ["short"]
-    write(slices, DescribeGroupOutcome(members=members(700, metadata=b"")), lambda _: told.append("many"))
+        write(slices, LONG, lambda _: reported.append("long"))
+    write(slices, DescribeGroupOutcome(members=members(2)), lambda _: reported.append("short"))
+    assert reported == ["short"]
+    write(slices, DescribeGroupOutcome(members=members(700, metadata=b"")), lambda _: reported.append("many"))
     await all_done(slices)
-    assert told.index("many") <= 2  # one that was nearly complete may come before it
-    assert (told.count("long"), slices.answer_memory.written_bytes) == (8, 0)
+    assert reported.index("many") <= 2  # one that was nearly complete may come before it
+    assert (reported.count("long"), slices.answer_memory.written_bytes) == (8, 0)
 
 
 async def test_clients_that_go_give_back_their_room_whether_they_write_or_wait(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("muster.coordinator.load.slices.SLICE_S", 0.0)  # or a response may be written at once
-    slices, told = Slices(AnswerMemory(MB)), list[int]()
-    cancels = [write(slices, LONG, lambda answered: told.append(size(answered))) for _ in range(6)]
+    slices, reported = Slices(AnswerMemory(MB)), list[int]()
+    cancels = [write(slices, LONG, lambda answered: reported.append(size(answered))) for _ in range(6)]
     while slices.answer_memory.written_bytes <= MB:  # noqa: ASYNC110 -- nor does the memory
         await asyncio.sleep(0)
-    before = len(told)
+    before = len(reported)
     for cancel in cancels[:5]:
         cancel()
     await all_done(slices)
-    assert (len(told), slices.answer_memory.written_bytes) == (before + 1, 0)
+    assert (len(reported), slices.answer_memory.written_bytes) == (before + 1, 0)
 
 
 async def test_an_answer_that_cannot_be_written_gives_back_its_room() -> None:
-    slices, told = Slices(AnswerMemory(MB)), list[Answered]()
+    slices, reported = Slices(AnswerMemory(MB)), list[Answered]()
     too_long = DescribeGroupOutcome(members=members(13_000))  # over 100 MB
     for outcome in (too_long, LONG, too_long):
-        write(slices, outcome, told.append)
+        write(slices, outcome, reported.append)
     await all_done(slices)
-    assert sum(isinstance(each, list) for each in told) == 1
-    assert (len(told), slices.answer_memory.written_bytes) == (3, 0)
+    assert sum(isinstance(each, list) for each in reported) == 1
+    assert (len(reported), slices.answer_memory.written_bytes) == (3, 0)
 
 
 @pytest.mark.parametrize("is_full", [True, False])

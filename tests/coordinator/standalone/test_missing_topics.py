@@ -16,7 +16,7 @@ def test_a_topic_that_is_not_declared_is_named_once_a_minute() -> None:
     now_ms = 0
     missing = MissingTopics(lambda: now_ms)
     before = REGISTRY.get_sample_value("muster_topics_not_declared_total") or 0.0
-    with capture_logs() as told:
+    with capture_logs() as reported:
         for _ in range(5):
             missing.note("odrers", "etl", "/10.0.0.7")
         now_ms += LINE_INTERVAL_MS
@@ -24,16 +24,16 @@ def test_a_topic_that_is_not_declared_is_named_once_a_minute() -> None:
         for number in range(100):
             missing.note(f"made-up-{number}", "etl", "/10.0.0.7")
     assert REGISTRY.get_sample_value("muster_topics_not_declared_total") == before + 106
-    assert [(line["topic"], line["others_since"]) for line in told[:2]] == [("odrers", 0), ("odrers", 4)]
-    assert len(told) == 2 + NAMES_MAX
-    assert "--topic odrers:PARTITIONS" in told[0]["way_out"]
+    assert [(line["topic"], line["others_since"]) for line in reported[:2]] == [("odrers", 0), ("odrers", 4)]
+    assert len(reported) == 2 + NAMES_MAX
+    assert "--topic odrers:PARTITIONS" in reported[0]["way_out"]
 
 
 def test_metadata_reports_requested_topics_that_do_not_exist() -> None:
     """An invalid topic name is the client's own mistake; a request for all topics names none."""
-    asked: list[tuple[str, str]] = []
+    requests: list[tuple[str, str]] = []
     service = new_service(ScriptedGroups(lambda _command: None))
-    service.missing_topic = lambda topic, client_id, _: asked.append((topic, client_id))
+    service.missing_topic = lambda topic, client_id, _: requests.append((topic, client_id))
 
     def metadata(topics: Any) -> None:
         Exchange(
@@ -48,4 +48,4 @@ def test_metadata_reports_requested_topics_that_do_not_exist() -> None:
 
     metadata(None)
     metadata([{"name": "orders"}, {"name": "odrers"}, {"name": "no topic!"}])
-    assert [topic for topic, _ in asked] == ["odrers"]
+    assert [topic for topic, _ in requests] == ["odrers"]

@@ -142,10 +142,10 @@ async def test_nothing_of_a_refused_request_stays_in_memory(refused: bytes) -> N
 async def test_an_attempt_to_authenticate_is_logged_with_advice() -> None:
     async with running() as subject:
         client = await subject.connect()
-        with structlog.testing.capture_logs() as told:
+        with structlog.testing.capture_logs() as reported:
             client.writer.write(with_length(b"\x00\x11\x00\x01" + bytes(6) + b"\x00\x05PLAIN"))
             assert await client.is_closed()
-    (line,) = told
+    (line,) = reported
     assert (line["event"], line["peer"]) == ("connection closed", "/127.0.0.1")
     assert line["cause"] == "SaslHandshake: no client authenticates here; its security.protocol should be PLAINTEXT"
 

@@ -70,7 +70,7 @@ def commit(offset: int, at: Mapping[str, str], *, partitions: int) -> None:
     body = {"generation_id_or_member_epoch": -1, "member_id": "", "group_instance_id": None, "topics": topics}
 
     def errors(answer: Any) -> set[int]:
-        return {told["error_code"] for told in answer["topics"][0]["partitions"]}
+        return {reported["error_code"] for reported in answer["topics"][0]["partitions"]}
 
     _ask_all("OffsetCommit", 8, at, body, errors)
 
@@ -80,7 +80,7 @@ def committed(at: Mapping[str, str]) -> dict[str, list[int]]:
     body = {"topics": [{"name": TOPIC, "partition_indexes": [*range(TOPIC_PARTITIONS)]}]}
     answers = _ask_all("OffsetFetch", 5, at, body, lambda answer: {answer["error_code"]})
     return {
-        group_id: [told["committed_offset"] for told in answer["topics"][0]["partitions"]]
+        group_id: [reported["committed_offset"] for reported in answer["topics"][0]["partitions"]]
         for group_id, answer in answers.items()
     }
 

@@ -82,9 +82,9 @@ def test_why_a_killed_process_lost_its_partition(kafka_broker: Broker) -> None:
         assert end.refused_ms is not None
         assert end.link_lost_ms <= end.refused_ms
         assert second.events("partitions ready")[-1]["former_owners"] == {killed: "gone"}
-        told = headlines(log, group_id)[-1]
-        assert told.startswith(f"{taker} took over from {killed}, which refused connections at ")
-        assert f" and was removed by {taker}: the coordinator was unavailable " in told
+        reported = headlines(log, group_id)[-1]
+        assert reported.startswith(f"{taker} took over from {killed}, which refused connections at ")
+        assert f" and was removed by {taker}: the coordinator was unavailable " in reported
 
         first.start()
         until_shared(first, second, partitions=PARTITIONS)

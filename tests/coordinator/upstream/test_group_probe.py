@@ -72,23 +72,23 @@ MANY = "upstream it has 2 members (type consumer), for example client app at /10
 )
 def test_whose_it_is(group: DescribedGroup, verdict: Vacant | KeptUpstream | str | bool) -> None:
     """A bool: another Muster's, and whether of an earlier version. A str: upstream's, for a reason that contains it."""
-    told = verdict_of(group, OURS, "kafka:9092")
+    reported = verdict_of(group, OURS, "kafka:9092")
     match verdict:
         case bool():
-            assert isinstance(told, ForeignShadow)
-            assert told.is_unnamed is verdict
+            assert isinstance(reported, ForeignShadow)
+            assert reported.is_unnamed is verdict
         case str():
-            assert isinstance(told, KeptUpstream)
-            assert isinstance(told, NotPermitted) == ("ACL" in verdict)
-            assert verdict in told.reason
+            assert isinstance(reported, KeptUpstream)
+            assert isinstance(reported, NotPermitted) == ("ACL" in verdict)
+            assert verdict in reported.reason
         case _:
-            assert told == verdict
+            assert reported == verdict
 
 
 def test_another_musters_group_is_named_with_the_way_out() -> None:
     """Both identities, as far as they are known, where the other one is, and what to do."""
-    told = verdict_of(described("muster", ANOTHER.group_instance_id), OURS, "kafka-1:9092,kafka-2:9092")
-    assert told == ForeignShadow(
+    reported = verdict_of(described("muster", ANOTHER.group_instance_id), OURS, "kafka-1:9092,kafka-2:9092")
+    assert reported == ForeignShadow(
         "another Muster coordinates it (which has another event log, or a leftover of this Muster from before its"
         " event topic was recreated): upstream it has the shadow muster-cluster.another, client app at /10.0.0.7, and"
         " this Muster's would be muster-cluster.topic. Connect its clients to that Muster. If that no longer exists,"

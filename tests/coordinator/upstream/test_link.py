@@ -60,7 +60,7 @@ async def link_to(
     assert failures == []
 
 
-def nobody() -> tuple[str, str]:
+def unused_addresses() -> tuple[str, str]:
     """Two addresses without a listener."""
     with socket.create_server(("127.0.0.1", 0)) as one, socket.create_server(("127.0.0.1", 0)) as other:
         return f"127.0.0.1:{one.getsockname()[1]}", f"127.0.0.1:{other.getsockname()[1]}"
@@ -84,7 +84,7 @@ def test_a_port_that_there_cannot_be_is_refused(text: str) -> None:
 
 async def test_a_cluster_that_is_not_there() -> None:
     """One line with all addresses; the caller may retry."""
-    first, second = nobody()
+    first, second = unused_addresses()
     link = UpstreamLink(f"{first},{second}", give_up=unexpected)
     for _ in range(2):
         with pytest.raises(TryAgain, match=f"no broker of the upstream cluster answers.*{first}.*{second}"):
@@ -159,10 +159,10 @@ async def test_a_broker_was_heard_when_the_answered_request_was_sent() -> None:
         await link.open()
         assert link.heard[1].until_ms == 0
         now_ms = 7_000
-        asked = asyncio.create_task(link.ask(1, heartbeat("g"), HeartbeatResponse))
+        pending = asyncio.create_task(link.ask(1, heartbeat("g"), HeartbeatResponse))
         await until(lambda: HEARTBEAT in fake.asked)
         now_ms = 9_000
-        await asked
+        await pending
         assert link.heard[1].until_ms == 7_000
         with pytest.raises(AnswerLost):
             await link.ask(1, heartbeat("unanswered"), HeartbeatResponse, timeout_ms=100)
@@ -170,7 +170,7 @@ async def test_a_broker_was_heard_when_the_answered_request_was_sent() -> None:
         await link.close()
 
 
-def saying(error: ErrorCode, times: int) -> Callable[[bytes], bytes]:
+def failing_with(error: ErrorCode, times: int) -> Callable[[bytes], bytes]:
     """The first heartbeat responses, changed to have this error."""
     left = iter(range(times))
     error_at = 4 + 1 + 4  # after the correlation id, the header's tags, and the throttle time
@@ -196,7 +196,7 @@ async def test_a_coordinator_that_has_moved_is_looked_up_and_queried_again(error
     """Until the new one responds; a caller with no time left gets the error at once."""
     fake = SimulatedBroker(1)
     async with simulated_link(fake) as link:
-        fake.changed_answers[HEARTBEAT] = saying(error, times=4)
+        fake.changed_answers[HEARTBEAT] = failing_with(error, times=4)
         with pytest.raises(TryAgain, match=f"broker 1 returned {error.name.upper()} for group g"):
             await link.ask_coordinator("g", heartbeat("g"), HeartbeatResponse, error_of=error_of, retry_ms=0)
         assert [fake.asked.count(key) for key in (FIND_COORDINATOR, HEARTBEAT)] == [1, 1]
@@ -210,7 +210,7 @@ async def test_a_coordinator_that_keeps_moving_is_looked_up_until_the_callers_ti
     """More than once a second, and with pauses."""
     fake, clock = SimulatedBroker(1), VirtualClock()
     async with simulated_link(fake) as link:
-        fake.changed_answers[HEARTBEAT] = saying(ErrorCode.not_coordinator, times=10_000)
+        fake.changed_answers[HEARTBEAT] = failing_with(ErrorCode.not_coordinator, times=10_000)
         began_ms = clock.monotonic_ms()
         with pytest.raises(TryAgain, match="broker 1 returned NOT_COORDINATOR"):
             await link.ask_coordinator("g", heartbeat("g"), HeartbeatResponse, error_of=error_of, retry_ms=5_000)
@@ -255,10 +255,10 @@ def test_a_broker_that_may_require_a_certificate_is_logged_with_the_option(
     error = ssl.SSLError(1, f"[SSL: {reason}] {reason} (_ssl.c:1006)")
     error.reason = reason
     security = KafkaSecurity(security_protocol="SSL", presents_certificate=presents_certificate)
-    told = str(connection_error(BrokerAddress("kafka", 9093), error, security))
-    assert told.startswith(f"TLS fails with the broker at kafka:9093: {reason.lower().replace('_', ' ')}")
+    reported = str(connection_error(BrokerAddress("kafka", 9093), error, security))
+    assert reported.startswith(f"TLS fails with the broker at kafka:9093: {reason.lower().replace('_', ' ')}")
     may_help = "CERTIFICATE" in reason and not presents_certificate
-    assert ("none is given (ssl.certificate.location)" in told) == may_help
+    assert ("none is given (ssl.certificate.location)" in reported) == may_help
 
 
 async def test_lanes_do_not_wait_for_each_other() -> None:
@@ -280,8 +280,8 @@ async def test_an_unopenable_connection_is_not_retried_for_each_request() -> Non
     async with fake_broker() as fake, link_to(fake.address) as link:
         fake.hangs_up = True
         before = fake.connections
-        asked = (link.ask(1, heartbeat("g"), HeartbeatResponse, lane=lane) for lane in range(1_000))
-        answers = await asyncio.gather(*asked, return_exceptions=True)
+        requested = (link.ask(1, heartbeat("g"), HeartbeatResponse, lane=lane) for lane in range(1_000))
+        answers = await asyncio.gather(*requested, return_exceptions=True)
         assert {type(answer) for answer in answers} == {TryAgain}
         assert fake.connections - before < 300
 
@@ -321,7 +321,7 @@ async def test_addresses_that_brokers_have_left_are_forgotten() -> None:
 @pytest.mark.broker
 async def test_the_first_address_may_be_unused(kafka_broker: Broker) -> None:
     """The next one is used."""
-    async with link_to(f"{nobody()[0]},{kafka_broker.bootstrap}") as link:
+    async with link_to(f"{unused_addresses()[0]},{kafka_broker.bootstrap}") as link:
         assert link.brokers() == {1: ("127.0.0.1", int(kafka_broker.bootstrap.rpartition(":")[2]))}
         assert len(link.cluster_id) == 22
         assert link.offers(11, 9)
@@ -372,7 +372,7 @@ async def test_nothing_is_sent_after_closing(kafka_broker: Broker) -> None:
 @pytest.mark.broker
 async def test_a_cluster_of_three(kafka_cluster: Cluster) -> None:
     """All are found from one address; several of them coordinate groups; a change of the brokers is reported."""
-    told: list[Brokers] = []
+    reported: list[Brokers] = []
     async with link_to(kafka_cluster.bootstrap.split(",")[0], metadata_max_age_ms=50) as link:
         assert sorted(link.brokers()) == [1, 2, 3]
         groups = [new_group() for _ in range(30)]
@@ -382,10 +382,10 @@ async def test_a_cluster_of_three(kafka_cluster: Cluster) -> None:
             )
             assert answer.error_code in QUIET
         assert len({link.known_coordinator(group_id) for group_id in groups}) > 1
-        link.on_brokers(told.append)
+        link.on_brokers(reported.append)
         link._view.brokers = {4: BrokerAddress("127.0.0.1", 1)}  # it has no earlier change
-        await until(lambda: told != [])
-        assert sorted(told[0]) == [1, 2, 3]
+        await until(lambda: reported != [])
+        assert sorted(reported[0]) == [1, 2, 3]
 
 
 @pytest.mark.broker

@@ -19,7 +19,7 @@ from muster.events.log.kafka.client.link import KafkaLink, Timeouts
 from tests.brokers.certificates import Authority
 from tests.coordinator.upstream.fake_broker import KAFKA_3_2, FakeBroker, fake_broker, heartbeat
 from tests.coordinator.upstream.stage import unexpected
-from tests.coordinator.upstream.test_link import error_of, nobody
+from tests.coordinator.upstream.test_link import error_of, unused_addresses
 
 
 class Stage:
@@ -66,9 +66,9 @@ async def test_the_cluster_is_found_by_the_others(tmp_path: Path) -> None:
             await link.refresh()
         assert sorted(link.brokers()) == [1]
         await link.close()
-        told = [line["reasons"] for line in lines if line["log_level"] == "warning"]
+        reported = [line["reasons"] for line in lines if line["log_level"] == "warning"]
         why = "unable to get local issuer certificate (ssl.ca.location)"
-        assert told == [f"the certificate of the broker at {at.bad.address}: {why}"]
+        assert reported == [f"the certificate of the broker at {at.bad.address}: {why}"]
 
 
 async def test_other_brokers_name_the_coordinator_of_a_group(tmp_path: Path) -> None:
@@ -94,7 +94,7 @@ async def test_when_all_refuse_each_is_named(tmp_path: Path) -> None:
 async def test_while_one_is_not_there_it_is_waited_for(tmp_path: Path) -> None:
     """It may accept us."""
     async with stage(tmp_path) as at:
-        absent, _ = nobody()
+        absent, _ = unused_addresses()
         link = at.link(at.bad.address, absent)
         with pytest.raises(TryAgain, match=rf"certificate.*{at.bad.address}.*; {absent}"):
             await link.open()
@@ -114,12 +114,12 @@ async def test_the_log_is_found_by_the_others(tmp_path: Path) -> None:
 async def test_the_log_is_waited_for_while_one_broker_is_not_there(tmp_path: Path) -> None:
     """When all refuse, each is named, and there is no waiting."""
     async with stage(tmp_path) as at:
-        absent, _ = nobody()
+        absent, _ = unused_addresses()
         for other, kind in ((absent, LogUnavailable), (at.worse.address, LogMismatch)):
             link = at.log_link(at.bad.address, other)
-            with pytest.raises(kind, match=rf"{at.bad.address}.*CERTIFICATE_VERIFY_FAILED.*; {other}") as told:
+            with pytest.raises(kind, match=rf"{at.bad.address}.*CERTIFICATE_VERIFY_FAILED.*; {other}") as reported:
                 await link.open()
-            assert type(told.value) is kind
+            assert type(reported.value) is kind
             await link.close()
 
 

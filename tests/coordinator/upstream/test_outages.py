@@ -51,8 +51,8 @@ def cluster_of_three() -> list[SimulatedBroker]:
 
 async def ask_for(link: UpstreamLink, *groups: str) -> None:
     """A request to the coordinator of each group, which any broker knows."""
-    asked = (link.ask_coordinator(each, heartbeat(each), HeartbeatResponse, error_of=error_of) for each in groups)
-    await asyncio.gather(*asked)
+    requested = (link.ask_coordinator(each, heartbeat(each), HeartbeatResponse, error_of=error_of) for each in groups)
+    await asyncio.gather(*requested)
 
 
 @story
@@ -77,7 +77,7 @@ async def test_an_unreachable_cluster_is_logged_each_minute_and_its_return_at_on
     broker = SimulatedBroker(1)
     async with linked(broker) as link:
         broker.leave()
-        with capture_logs() as told:
+        with capture_logs() as reported:
             await asyncio.sleep(40)
             assert re.fullmatch(
                 rf"--upstream {broker.address}: no broker of the cluster has answered for \d\d s, retrying: .*"
@@ -88,7 +88,7 @@ async def test_an_unreachable_cluster_is_logged_each_minute_and_its_return_at_on
             broker.come_back()
             await asyncio.sleep(2)
             assert link.outage.reason is None
-    assert [line["event"] for line in told] == [
+    assert [line["event"] for line in reported] == [
         *["the upstream cluster does not answer"] * 3,
         "the upstream cluster answers again",
     ]
@@ -100,7 +100,7 @@ async def test_the_length_of_an_outage_has_one_start() -> None:
     broker = SimulatedBroker(1)
     async with linked(broker) as link:
         await asyncio.sleep(25)
-        with capture_logs() as told:
+        with capture_logs() as reported:
             broker.leave()
             await asyncio.sleep(90)
             assert "has answered for 90 s, " in str(link.outage.reason)
@@ -109,7 +109,7 @@ async def test_the_length_of_an_outage_has_one_start() -> None:
             broker.leave()
             await asyncio.sleep(5)
             assert "has answered for 5 s, " in str(link.outage.reason)
-    assert [line["seconds"] for line in told] == [0, 60, pytest.approx(91, abs=1), 0]
+    assert [line["seconds"] for line in reported] == [0, 60, pytest.approx(91, abs=1), 0]
 
 
 @story
@@ -118,11 +118,11 @@ async def test_a_cluster_that_becomes_unreachable_is_logged_at_once() -> None:
     broker = SimulatedBroker(1)
     async with linked(broker) as link:
         await asyncio.sleep(5)
-        with capture_logs() as told:
+        with capture_logs() as reported:
             broker.leave()
             await asyncio.sleep(1)
         assert "Connect call failed" in str(link.outage.reason)
-    assert [line["event"] for line in told] == ["the upstream cluster does not answer"]
+    assert [line["event"] for line in reported] == ["the upstream cluster does not answer"]
 
 
 @story
@@ -145,7 +145,7 @@ async def test_exhausted_local_resources_are_not_an_outage() -> None:
     broker = SimulatedBroker(1)
     async with linked(broker) as link:
         assert await link.coordinator("g") == 1
-        with pytest.MonkeyPatch.context() as patched, capture_logs() as told:
+        with pytest.MonkeyPatch.context() as patched, capture_logs() as reported:
             patched.setattr(shortage, "_logged_s", {})
             patched.setattr(asyncio.get_running_loop(), "create_connection", _opens_no_more)
             for connection in broker.open:
@@ -158,7 +158,7 @@ async def test_exhausted_local_resources_are_not_an_outage() -> None:
             await asyncio.sleep(120)
             assert link.outage.reason is None
             assert link.last_coordinator_outage("g") is None
-    assert told == []
+    assert reported == []
 
 
 @story
@@ -208,14 +208,14 @@ async def test_brokers_that_are_restarted_one_after_another_are_no_outage() -> N
     """Another one responds."""
     brokers = cluster_of_three()
     async with linked(brokers[0]) as link:
-        with capture_logs() as told:
+        with capture_logs() as reported:
             for broker in brokers:
                 broker.leave()
                 await asyncio.sleep(5)
                 assert link.outage.reason is None
                 broker.come_back()
                 await asyncio.sleep(5)
-    assert told == []
+    assert reported == []
 
 
 @story
@@ -279,15 +279,15 @@ async def test_a_watcher_of_the_brokers_is_notified_when_they_change() -> None:
     """Not at each check."""
     first, second = SimulatedBroker(1), SimulatedBroker(2)
     async with linked(first) as link:
-        told: list[dict[int, tuple[str, int]]] = []
-        link.on_brokers(lambda brokers: told.append(dict(brokers)))
+        reported: list[dict[int, tuple[str, int]]] = []
+        link.on_brokers(lambda brokers: reported.append(dict(brokers)))
         await link.refresh()
-        assert told == []
+        assert reported == []
         second.node_at, first.others_at = first.address, [second.address]
         second.others_at = first.others_at
         await link.refresh()
         await link.refresh()
-        assert told == [{1: ("broker", 1), 2: ("broker", 2)}]
+        assert reported == [{1: ("broker", 1), 2: ("broker", 2)}]
 
 
 @story

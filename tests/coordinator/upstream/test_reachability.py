@@ -41,7 +41,7 @@ from tests.waiting import until
 FIND_COORDINATOR, HEARTBEAT, DESCRIBE_GROUPS = 10, 12, 15
 
 
-class Told:
+class Outages:
     """Keyed by group: when its members were unreachable last, and when that was reported; `since`: when it started."""
 
     def __init__(self, reachability: Reachability) -> None:
@@ -71,40 +71,40 @@ def new_reachability(link: UpstreamLink, *, give_up: Callable[[Exception], None]
 
 
 @asynccontextmanager
-async def asking(*brokers: SimulatedBroker) -> AsyncIterator[tuple[UpstreamLink, Told]]:
+async def asking(*brokers: SimulatedBroker) -> AsyncIterator[tuple[UpstreamLink, Outages]]:
     async with linked(*brokers) as link:
         reachability = new_reachability(link)
-        yield link, Told(reachability)
+        yield link, Outages(reachability)
         await reachability.close()
 
 
 @story
 async def test_a_coordinator_that_responds_has_heard_the_members() -> None:
-    async with asking(SimulatedBroker(1)) as (_, told):
+    async with asking(SimulatedBroker(1)) as (_, reported):
         began_s = seconds()
-        told.ask("g")
-        await until(lambda: told.of)
-        assert told.of["g"][0] is None
-        assert told.of["g"][1] - began_s < 1
+        reported.ask("g")
+        await until(lambda: reported.of)
+        assert reported.of["g"][0] is None
+        assert reported.of["g"][1] - began_s < 1
 
 
 @story
 async def test_a_hanging_coordinator_is_queried_until_it_responds() -> None:
     """Kafka's next coordinator gives all members a full session; so does Muster when it is back, within 2 s."""
     broker = SimulatedBroker(1)
-    async with asking(broker) as (_, told):
+    async with asking(broker) as (_, reported):
         broker.is_hung = True
         with capture_logs() as lines:
-            told.ask("g")
+            reported.ask("g")
             await asyncio.sleep(600)
-            assert told.of == {}
+            assert reported.of == {}
             broker.is_hung = False
             broker.leave()
             broker.come_back()
             back_s = seconds()
-            await until(lambda: told.of)
-        assert told.of["g"][0] == round(1000 * told.of["g"][1])
-        assert told.of["g"][1] - back_s < 4
+            await until(lambda: reported.of)
+        assert reported.of["g"][0] == round(1000 * reported.of["g"][1])
+        assert reported.of["g"][1] - back_s < 4
         waits = [line for line in lines if line["event"] == WAIT]
         assert len(waits) in {10, 11}  # one a minute
         assert {line["group_id"] for line in waits} == {"g"}
@@ -116,30 +116,30 @@ async def test_a_hanging_coordinator_is_queried_until_it_responds() -> None:
 async def test_a_hanging_coordinator_is_unreachable_since_its_last_response() -> None:
     """Heard by a client or by Muster; when a coordinator started to load its log is unknown."""
     broker = SimulatedBroker(1)
-    async with asking(broker) as (link, told):
+    async with asking(broker) as (link, reported):
         await link.ask_coordinator("g", heartbeat("g"), HeartbeatResponse, error_of=error_of)
         asked_ms = VirtualClock().monotonic_ms()
         for heard_ms in (asked_ms, asked_ms + 60_000):
             await asyncio.sleep(heard_ms / 1000 + 5 - seconds())
             link.heard[1].answered(heard_ms)
-            told.of.clear()
+            reported.of.clear()
             broker.is_hung = True
             with capture_logs():
-                told.ask("g")
+                reported.ask("g")
                 await asyncio.sleep(20)
                 broker.is_hung = False
                 broker.leave()
                 broker.come_back()
-                await until(lambda: told.of)
-            assert told.since["g"] == heard_ms
-        told.of.clear()
+                await until(lambda: reported.of)
+            assert reported.since["g"] == heard_ms
+        reported.of.clear()
         broker.group_error = ErrorCode.coordinator_load_in_progress
         with capture_logs():
-            told.ask("g")
+            reported.ask("g")
             await asyncio.sleep(10)
             broker.group_error = ErrorCode.none
-            await until(lambda: told.of)
-        assert told.since["g"] == 0
+            await until(lambda: reported.of)
+        assert reported.since["g"] == 0
 
 
 @story
@@ -164,15 +164,15 @@ async def test_a_broker_no_client_reached_is_unreachable_since_its_last_response
 async def test_a_loading_coordinator_has_not_heard_the_members() -> None:
     """After a move clients get COORDINATOR_LOAD_IN_PROGRESS."""
     broker = SimulatedBroker(1)
-    async with asking(broker) as (_, told):
+    async with asking(broker) as (_, reported):
         broker.group_error = ErrorCode.coordinator_load_in_progress
         with capture_logs():
-            told.ask("g")
+            reported.ask("g")
             await asyncio.sleep(60)
-            assert told.of == {}
+            assert reported.of == {}
             broker.group_error = ErrorCode.none
-            await until(lambda: told.of)
-        assert told.of["g"][0] == round(1000 * told.of["g"][1])
+            await until(lambda: reported.of)
+        assert reported.of["g"][0] == round(1000 * reported.of["g"][1])
 
 
 @story
@@ -181,18 +181,18 @@ async def test_a_coordinator_that_answers_clients_meanwhile_hears_them() -> None
     broker = SimulatedBroker(1)
     async with linked(broker) as link:
         heard, reachability = link.heard, new_reachability(link)
-        told = Told(reachability)
+        outages = Outages(reachability)
         assert await link.coordinator("g") == 1
         heard[1].answered(VirtualClock().monotonic_ms())
         broker.is_hung = True
         with capture_logs():
-            told.ask("g")
+            outages.ask("g")
             await asyncio.sleep(60)
-            assert told.of == {}
-            while not told.of:
+            assert outages.of == {}
+            while not outages.of:
                 heard[1].answered(VirtualClock().monotonic_ms())
                 await asyncio.sleep(0.1)
-        assert told.of["g"][0] == round(1000 * told.of["g"][1])
+        assert outages.of["g"][0] == round(1000 * outages.of["g"][1])
         await reachability.close()
 
 
@@ -202,16 +202,16 @@ async def test_a_hanging_coordinator_does_not_hear_members_that_get_its_earlier_
     broker = SimulatedBroker(1)
     async with linked(broker) as link:
         heard, reachability = link.heard, new_reachability(link)
-        told = Told(reachability)
+        outages = Outages(reachability)
         assert await link.coordinator("g") == 1
         asked_before_ms = VirtualClock().monotonic_ms()
         broker.is_hung = True
         with capture_logs():
-            told.ask("g")
+            outages.ask("g")
             for later_ms in range(600):
                 heard[1].answered(asked_before_ms - 600 + later_ms)
                 await asyncio.sleep(0.1)
-        assert told.of == {}
+        assert outages.of == {}
         await reachability.close()
 
 
@@ -232,16 +232,16 @@ async def test_a_coordinator_that_accepts_no_connections_is_queried_on_an_existi
     broker = FullBroker(1)
     async with linked(broker) as link:
         reachability = new_reachability(link)
-        told = Told(reachability)
+        outages = Outages(reachability)
         reachability.keep_open()
         await asyncio.sleep(1)
         await link.coordinator("g")
         broker.is_full = True
         await asyncio.sleep(3_600)
-        told.ask("g")
+        outages.ask("g")
         began_s = seconds()
-        await until(lambda: told.of)
-        assert (told.of["g"][0], told.of["g"][1] - began_s < 1) == (None, True)
+        await until(lambda: outages.of)
+        assert (outages.of["g"][0], outages.of["g"][1] - began_s < 1) == (None, True)
         await reachability.close()
 
 
@@ -249,19 +249,19 @@ async def test_a_coordinator_that_accepts_no_connections_is_queried_on_an_existi
 async def test_a_coordinator_that_disconnects_hears_members_it_answers_meanwhile() -> None:
     """It is full. If it responds to none within the request's time it is unreachable, wherever the connections went."""
     broker = FullBroker(1)
-    async with asking(broker) as (link, told):
+    async with asking(broker) as (link, reported):
         await link.coordinator("g")
         broker.is_full = True
-        told.ask("g")
+        reported.ask("g")
         await asyncio.sleep(1)
         link.heard[1].answered(VirtualClock().monotonic_ms())
-        await until(lambda: told.of)
-        assert told.of["g"][0] is None
-        told.of.clear()
+        await until(lambda: reported.of)
+        assert reported.of["g"][0] is None
+        reported.of.clear()
         with capture_logs() as lines:
-            told.ask("g")
+            reported.ask("g")
             await asyncio.sleep(60)
-        assert told.of == {}
+        assert reported.of == {}
         assert lines[0]["event"] == WAIT
 
 
@@ -269,80 +269,80 @@ async def test_a_coordinator_that_disconnects_hears_members_it_answers_meanwhile
 async def test_our_own_stall_is_no_silence_of_the_coordinator() -> None:
     """A request's time only runs while our loop turns; after that the broker counts as unreachable as usual."""
     broker = SimulatedBroker(1)
-    async with asking(broker) as (link, told):
+    async with asking(broker) as (link, reported):
         await link.coordinator("g")
         broker.is_hung = True
         loop = asyncio.get_running_loop()
         assert isinstance(loop, VirtualTimeLoop)
         with capture_logs() as lines:
-            told.ask("g")
+            reported.ask("g")
             await asyncio.sleep(0.5)
             loop.advance(30)
             broker.is_hung = False
-            await until(lambda: told.of)
-            assert (told.of["g"][0], lines) == (None, [])
+            await until(lambda: reported.of)
+            assert (reported.of["g"][0], lines) == (None, [])
             broker.is_hung = True
-            told.of.clear()
-            told.ask("g")
+            reported.of.clear()
+            reported.ask("g")
             for _ in range(5):
                 await asyncio.sleep(0.5)
                 loop.advance(5)
             await asyncio.sleep(3)
-        assert (told.of, [line["event"] for line in lines]) == ({}, [WAIT])
+        assert (reported.of, [line["event"] for line in lines]) == ({}, [WAIT])
 
 
 @story
 async def test_nothing_is_queried_after_closing() -> None:
     """No request that could be continued is left either."""
     broker = SimulatedBroker(1)
-    async with asking(broker) as (link, told):
+    async with asking(broker) as (link, reported):
         await link.coordinator("g")
         broker.is_hung = True
-        told.ask("g")
+        reported.ask("g")
         await asyncio.sleep(1)
-        questions = told.questions
+        questions = reported.questions
         assert questions
-        await told.close()
+        await reported.close()
         assert all(question.done() for question in questions)
-        assert told.of == {}
+        assert reported.of == {}
 
 
 @story
 async def test_other_errors_give_no_result_for_the_members() -> None:
     """Muster may lack a permission that the members have."""
     broker = SimulatedBroker(1)
-    async with asking(broker) as (_, told):
+    async with asking(broker) as (_, reported):
         broker.group_error = ErrorCode.group_authorization_failed
-        told.ask("g")
-        await until(lambda: told.of)
-        assert told.of["g"][0] is None
+        reported.ask("g")
+        await until(lambda: reported.of)
+        assert reported.of["g"][0] is None
 
 
 @story
 async def test_a_broker_that_hangs_delays_no_group_of_another() -> None:
     brokers = cluster_of_three()
-    async with asking(*brokers) as (link, told):
+    async with asking(*brokers) as (link, reported):
         assert await link.coordinator("there") == 1
         for broker in brokers:
             broker.coordinator = 2
         brokers[0].is_hung = True
         with capture_logs():
-            told.ask("there")
+            reported.ask("there")
             began_s = seconds()
-            told.ask("here")
-            await until(lambda: "here" in told.of)
-            assert told.of["here"][1] - began_s < ANSWER_TIMEOUT_MS / 1000
+            reported.ask("here")
+            await until(lambda: "here" in reported.of)
+            assert reported.of["here"][1] - began_s < ANSWER_TIMEOUT_MS / 1000
 
 
 @story
 async def test_many_groups_are_one_question() -> None:
     broker = SimulatedBroker(1)
-    async with asking(broker) as (_, told):
+    async with asking(broker) as (_, reported):
         groups = [f"g{number}" for number in range(5 * GROUPS_AT_ONCE)]
         for each in groups:
-            told.ask(each)
-        await until(lambda: len(told.of) == len(groups))
-        assert {heard_since_ms for heard_since_ms, _ in told.of.values()} == {None}
+            reported.ask(each)
+        await until(lambda: len(reported.of) == len(groups))
+        assert {heard_since_ms for heard_since_ms, _ in reported.of.values()} == {None}
         assert broker.asked.count(DESCRIBE_GROUPS) < len(groups) / 10
 
 
@@ -350,39 +350,39 @@ async def test_many_groups_are_one_question() -> None:
 async def test_a_hanging_coordinator_of_thousands_of_groups_is_queried_about_a_few() -> None:
     """About one request a second, however many groups wait for it."""
     broker = SimulatedBroker(1)
-    async with asking(broker) as (_, told):
+    async with asking(broker) as (_, reported):
         groups = [f"g{number}" for number in range(50 * GROUPS_AT_ONCE)]
         broker.silent_at = DESCRIBE_GROUPS
         with capture_logs() as lines:
             for each in groups:
-                told.ask(each)
+                reported.ask(each)
             await asyncio.sleep(60)
-            assert told.of == {}
+            assert reported.of == {}
             assert broker.asked.count(DESCRIBE_GROUPS) < 60
             assert broker.asked.count(FIND_COORDINATOR) < 60 + len(groups) / GROUPS_AT_ONCE
             broker.silent_at = None
             back_ms = VirtualClock().monotonic_ms()
-            await until(lambda: len(told.of) == len(groups))
+            await until(lambda: len(reported.of) == len(groups))
         assert seconds() - back_ms / 1000 < 10
-        assert min(heard_since_ms or 0 for heard_since_ms, _ in told.of.values()) >= back_ms
+        assert min(heard_since_ms or 0 for heard_since_ms, _ in reported.of.values()) >= back_ms
         assert [(line["event"], line["groups"]) for line in lines][-1] == (BACK, len(groups))
 
 
 @story
 async def test_groups_of_a_lost_coordinator_are_queried_at_its_successor() -> None:
     brokers = cluster_of_three()
-    async with asking(*brokers) as (link, told):
+    async with asking(*brokers) as (link, reported):
         groups = [f"g{number}" for number in range(5 * GROUPS_AT_ONCE)]
         await link.coordinators(groups)
         brokers[0].is_hung = True
         with capture_logs() as lines:
             for each in groups:
-                told.ask(each)
+                reported.ask(each)
             await asyncio.sleep(30)
             for broker in brokers:
                 broker.coordinator = 2
-            await until(lambda: len(told.of) == len(groups))
-        assert all(heard_since_ms is not None for heard_since_ms, _ in told.of.values())
+            await until(lambda: len(reported.of) == len(groups))
+        assert all(heard_since_ms is not None for heard_since_ms, _ in reported.of.values())
         assert (lines[-1]["event"], lines[-1]["groups"]) == (BACK, len(groups))
 
 
@@ -405,7 +405,7 @@ async def test_groups_without_a_known_coordinator_delay_no_others_of_a_lost_brok
     brokers: list[SimulatedBroker] = [SimulatedBroker(1), PartlyLed(2)]
     for broker in brokers:
         broker.node_at, broker.others_at, broker.coordinator = brokers[0].address, [brokers[1].address], 2
-    async with asking(*brokers) as (link, told):
+    async with asking(*brokers) as (link, reported):
         groups = [f"g{number:04}" for number in range(20 * GROUPS_AT_ONCE)]
         for each in groups:
             link._coordinators.learn(each, 1)
@@ -413,8 +413,8 @@ async def test_groups_without_a_known_coordinator_delay_no_others_of_a_lost_brok
         with capture_logs():
             began_s = seconds()
             for each in groups:
-                told.ask(each)
-            await until(lambda: len(told.of) == len(groups) * 49 // 50, within_s=60)
+                reported.ask(each)
+            await until(lambda: len(reported.of) == len(groups) * 49 // 50, within_s=60)
         assert seconds() - began_s < 5
 
 
@@ -422,35 +422,35 @@ async def test_groups_without_a_known_coordinator_delay_no_others_of_a_lost_brok
 async def test_a_coordinator_that_was_unreachable_and_returned_has_not_heard_the_members_meanwhile() -> None:
     """Noticed by a request for the group, or by a client that could not connect."""
     broker = SimulatedBroker(1)
-    async with asking(broker) as (link, told):
+    async with asking(broker) as (link, reported):
         broker.leave()
         with capture_logs(), pytest.raises(TryAgain):
             await link.ask_coordinator("asked", heartbeat("asked"), HeartbeatResponse, error_of=error_of, retry_ms=0)
         away_ms = VirtualClock().monotonic_ms()
         broker.come_back()
         await asyncio.sleep(2)
-        told.ask("asked")
-        await until(lambda: told.of)
-        assert told.of["asked"][0] == away_ms
+        reported.ask("asked")
+        await until(lambda: reported.of)
+        assert reported.of["asked"][0] == away_ms
         link.broker_not_reached(1)
         found_nobody_ms = VirtualClock().monotonic_ms()
         await asyncio.sleep(2)
-        told.ask("other")
-        await until(lambda: "other" in told.of)
-        assert told.of["other"][0] == found_nobody_ms
+        reported.ask("other")
+        await until(lambda: "other" in reported.of)
+        assert reported.of["other"][0] == found_nobody_ms
 
 
 @story
 async def test_a_coordinator_that_has_moved_is_found_and_was_not_unreachable() -> None:
     brokers = cluster_of_three()
-    async with asking(*brokers) as (link, told):
+    async with asking(*brokers) as (link, reported):
         assert await link.coordinator("g") == 1
         brokers[0].group_error = ErrorCode.not_coordinator
         for broker in brokers:
             broker.coordinator = 2
-        told.ask("g")
-        await until(lambda: told.of)
-        assert told.of["g"][0] is None
+        reported.ask("g")
+        await until(lambda: reported.of)
+        assert reported.of["g"][0] is None
 
 
 @story
@@ -477,16 +477,16 @@ def _with_error(error: ErrorCode, answer: bytes) -> bytes:
 async def test_a_coordinator_that_denies_it_and_is_named_again_is_queried_once_a_second() -> None:
     """The brokers disagree; neither is asked without a pause."""
     broker = SimulatedBroker(1)
-    async with asking(broker) as (_, told):
+    async with asking(broker) as (_, reported):
         broker.group_error = ErrorCode.not_coordinator
         with capture_logs() as lines:
-            told.ask("g")
+            reported.ask("g")
             await asyncio.sleep(60)
-            assert told.of == {}
+            assert reported.of == {}
             assert broker.asked.count(DESCRIBE_GROUPS) <= 2 * 60 + 2
             broker.group_error = ErrorCode.none
-            await until(lambda: told.of)
-        assert told.of["g"][0] == round(1000 * told.of["g"][1])
+            await until(lambda: reported.of)
+        assert reported.of["g"][0] == round(1000 * reported.of["g"][1])
         assert lines[0]["reason"] == HAS_MOVED
 
 
@@ -496,19 +496,19 @@ async def test_groups_that_wait_for_another_broker_by_now_hide_no_return() -> No
     again.
     """
     brokers = cluster_of_three()
-    async with asking(*brokers) as (_, told):
+    async with asking(*brokers) as (_, reported):
         with capture_logs() as lines:
             _leave(*brokers)
-            told.ask("moves on")
+            reported.ask("moves on")
             await asyncio.sleep(20)
             _come_back(*brokers[1:])
             await asyncio.sleep(20)
             _leave(*brokers[1:])
-            told.ask("stays")
+            reported.ask("stays")
             await asyncio.sleep(20)
             _come_back(*brokers)
-            await until(lambda: len(told.of) == 2)
-        assert told.of.keys() == {"moves on", "stays"}
+            await until(lambda: len(reported.of) == 2)
+        assert reported.of.keys() == {"moves on", "stays"}
         assert [line["groups"] for line in lines if line["event"] == BACK] == [1, 1]
 
 
@@ -529,20 +529,20 @@ async def test_a_broker_that_responds_about_other_groups_is_queried_again() -> N
     async with linked(broker) as link:
         bugs: list[Exception] = []
         reachability = new_reachability(link, give_up=bugs.append)
-        told = Told(reachability)
+        outages = Outages(reachability)
         for api_key in (FIND_COORDINATOR, DESCRIBE_GROUPS):
             broker.changed_answers[api_key] = lambda answer: answer.replace(b"gg", b"xx")
         with capture_logs() as lines:
-            told.ask("gg")
+            outages.ask("gg")
             await asyncio.sleep(30)
-            assert (told.of, bugs, link.known_coordinator("xx")) == ({}, [], None)
+            assert (outages.of, bugs, link.known_coordinator("xx")) == ({}, [], None)
             assert "is not about the coordinator keys that were asked about: 'gg' is missing" in lines[-1]["reason"]
             del broker.changed_answers[FIND_COORDINATOR]
             await asyncio.sleep(30)
-            assert (told.of, bugs) == ({}, [])
+            assert (outages.of, bugs) == ({}, [])
             broker.changed_answers.clear()
-            await until(lambda: told.of)
-        assert told.of["gg"][0] == round(1000 * told.of["gg"][1])
+            await until(lambda: outages.of)
+        assert outages.of["gg"][0] == round(1000 * outages.of["gg"][1])
         await reachability.close()
 
 
@@ -553,22 +553,22 @@ async def test_a_repeated_query_of_a_group_is_answered_alone() -> None:
     async with linked(broker) as link:
         reachability = new_reachability(link)
         broker.is_hung = True
-        told: list[str] = []
+        reported: list[str] = []
         with capture_logs():
             for each in ("former", "present"):
-                reachability.ask_about_silence(GroupId("g"), partial(_note, told, each))
+                reachability.ask_about_silence(GroupId("g"), partial(_note, reported, each))
                 await asyncio.sleep(10)
             broker.is_hung = False
             broker.leave()
             broker.come_back()
-            await until(lambda: told)
+            await until(lambda: reported)
             await asyncio.sleep(10)
-        assert told == ["present"]
+        assert reported == ["present"]
         await reachability.close()
 
 
-def _note(told: list[str], who: str, _away: Unheard | None) -> None:
-    told.append(who)
+def _note(reported: list[str], who: str, _away: Unheard | None) -> None:
+    reported.append(who)
 
 
 @story
@@ -581,14 +581,14 @@ async def test_a_broker_with_an_untrusted_certificate_is_unreachable_for_members
     ):
         link = RefusingLink(refusal)
         reachability = Reachability(cast("UpstreamLink", link), give_up=unexpected, monotonic_ms=lambda: 0)
-        told = list[Unheard | None]()
+        reported = list[Unheard | None]()
         with capture_logs():
-            reachability.ask_about_silence(GroupId("g"), told.append)
+            reachability.ask_about_silence(GroupId("g"), reported.append)
             await asyncio.sleep(60)
-            assert told == ([] if isinstance(refusal, BrokerNotTrusted) else [None])
+            assert reported == ([] if isinstance(refusal, BrokerNotTrusted) else [None])
             link.refusal = None
             await asyncio.sleep(10)
-        assert told == ([(0, 0)] if isinstance(refusal, BrokerNotTrusted) else [None])
+        assert reported == ([(0, 0)] if isinstance(refusal, BrokerNotTrusted) else [None])
         await reachability.close()
 
 

@@ -88,7 +88,7 @@ class Subject:
         self.shadows = Shadows(
             link,
             NAME,
-            lost=lambda *told: self.lost.append(told),
+            lost=lambda *reported: self.lost.append(reported),
             give_up=unexpected,
             heartbeat_interval_ms=HEARTBEAT_INTERVAL_MS,
         )
@@ -163,11 +163,11 @@ async def test_members_that_joined_before_the_shadow_are_reported_to_the_taker(s
     """Once: the group was not ours yet, so it is not lost."""
     subject.upstream.held = {"DescribeGroups"}
     subject.upstream.join_errors = [ErrorCode.inconsistent_group_protocol]
-    ask, told = subject.upstream.ask_coordinator, list[str]()
+    ask, reported = subject.upstream.ask_coordinator, list[str]()
 
     async def join_is_refused_before_it_counts_as_sent(group_id: GroupId, request: Any, *args: Any, **kw: Any) -> Any:
-        told.append(type(request).__name__)
-        if told[-1] == "JoinGroupRequest":
+        reported.append(type(request).__name__)
+        if reported[-1] == "JoinGroupRequest":
             kw["sent"] = lambda: None
         return await ask(group_id, request, *args, **kw)
 
@@ -369,9 +369,9 @@ async def test_closing_ends_waiters_and_leaves_the_shadow_in_place(subject: Subj
             await each
     subject.wants(3)
     assert not subject.shadows.may_have_shadow(GROUP)
-    asked = len(subject.asked)
+    count = len(subject.asked)
     await asyncio.sleep(2 * HEARTBEAT_INTERVAL_MS / 1000)
-    assert len(subject.asked) == asked
+    assert len(subject.asked) == count
     assert "LeaveGroup" not in subject.asked
 
 
@@ -440,9 +440,9 @@ async def test_shadows_that_are_there_and_those_that_are_missing_are_counted(sub
 async def test_the_end_logs_which_shadows_remain_and_for_how_long(subject: Subject) -> None:
     """Nothing if there are none."""
     await subject.own()
-    with structlog.testing.capture_logs() as told:
+    with structlog.testing.capture_logs() as reported:
         await subject.shadows.close()
         await subject.shadows.close()
-    (line,) = told
+    (line,) = reported
     assert "shadows left in the cluster" in line["event"]
     assert (line["shadows"], line["groups"], line["for_at_most_s"]) == (1, [GROUP], 1800)

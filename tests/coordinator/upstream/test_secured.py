@@ -42,7 +42,9 @@ async def muster(broker: SecuredBroker, lost: list[tuple[GroupId, str]]) -> Asyn
     """One of our processes, as the user `muster`."""
     link = UpstreamLink(broker.address("SASL_SSL"), security_of(broker, "SASL_SSL"), give_up=unexpected)
     await link.open()
-    shadows = Shadows(link, NAME, lost=lambda *told: lost.append(told), give_up=unexpected, heartbeat_interval_ms=100)
+    shadows = Shadows(
+        link, NAME, lost=lambda *reported: lost.append(reported), give_up=unexpected, heartbeat_interval_ms=100
+    )
     try:
         yield shadows
     finally:

@@ -136,20 +136,20 @@ async def test_sessions_are_shorter_if_upstream_limits_them(slow: Process) -> No
 
 async def test_the_broker_restarts(slow: Process, slow_broker: RestartableBroker) -> None:
     """Shadows stay; pending requests are completed when the broker is back, and old commits stay refused."""
-    settled, asked, new = new_group(), new_group(), new_group()
-    kept, before = await slow.own(settled), await slow.own(asked)
+    settled, requested, new = new_group(), new_group(), new_group()
+    kept, before = await slow.own(settled), await slow.own(requested)
     assert await slow.shadows.take(new) is None
     slow.shadows.update_generation(new, generation_id=1, is_wanted=True)
     await asyncio.to_thread(slow_broker.kill)
-    slow.shadows.update_generation(asked, generation_id=2, is_wanted=True)
+    slow.shadows.update_generation(requested, generation_id=2, is_wanted=True)
     with pytest.raises(ShadowUnavailable, match="cannot determine whether"):
         await slow.shadows.take(new_group())
     await asyncio.to_thread(slow_broker.start)
-    await slow.shadows.wait_bumped(asked, 2)
+    await slow.shadows.wait_bumped(requested, 2)
     await slow.shadows.wait_bumped(new, 1)
     async with speaking_directly(slow_broker.bootstrap) as direct:
-        assert await direct.commit(asked, before) in {22, 25, 82}
-        assert await direct.commit(asked, slow.shadows.commit_identity(asked, 2)) == 0
+        assert await direct.commit(requested, before) in {22, 25, 82}
+        assert await direct.commit(requested, slow.shadows.commit_identity(requested, 2)) == 0
         assert await direct.commit(new, slow.shadows.commit_identity(new, 1)) == 0
         assert await direct.commit(settled, slow.shadows.commit_identity(settled, 1)) == 0
     assert slow.lost == []

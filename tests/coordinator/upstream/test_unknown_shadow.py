@@ -123,7 +123,7 @@ async def test_a_join_is_retried_when_the_blocking_member_has_left() -> None:
     upstream: Any = Upstream()
     upstream.join_errors = [ErrorCode.inconsistent_group_protocol]
     lost: list[object] = []
-    shadows = Shadows(upstream, NAME, lost=lambda *told: lost.append(told), give_up=unexpected)
+    shadows = Shadows(upstream, NAME, lost=lambda *reported: lost.append(reported), give_up=unexpected)
     assert await _bumped(shadows) is not None
     assert upstream.asked == ["JoinGroup", "DescribeGroups", "JoinGroup", "SyncGroup"]
     assert lost == []

@@ -22,7 +22,7 @@ from muster.coordinator.wire.dispatch import dispatch
 from muster.coordinator.wire.messages import message
 from muster.coordinator.wire.registry import APIS
 from muster.events.steps import finished
-from tests.coordinator.kio_client import PEER, Exchange, frame, parse, told
+from tests.coordinator.kio_client import PEER, Exchange, frame, keep_response, parse
 from tests.coordinator.scripted import ScriptedGroups, new_service
 from tests.coordinator.wire.smallest import Path, arrays_of, entry_bytes, request_of
 
@@ -290,7 +290,7 @@ def test_an_answer_that_is_longer_than_any_client_reads_is_not_made() -> None:
     groups = ScriptedGroups(lambda _command: DescribeGroupOutcome(protocol_type="x" * (ANSWER_BYTES_MAX // 4)))
     answers: list[bytes | ProtocolError] = []
     content = frame("DescribeGroups", 5, groups=list("abcdefgh"), include_authorized_operations=False)
-    dispatch(content, apis=APIS, service=new_service(groups), peer=PEER, answer=told(answers))
+    dispatch(content, apis=APIS, service=new_service(groups), peer=PEER, answer=keep_response(answers))
     (answer,) = answers
     assert isinstance(answer, ProtocolError)
     assert answer.fault is Fault.OVERSIZED_ANSWER
@@ -304,7 +304,7 @@ async def test_the_rest_of_a_request_is_not_executed_after_its_client_disconnect
     service.slices = Slices()
     answers: list[bytes | ProtocolError] = []
     content = frame("DescribeGroups", 5, groups=[str(n) for n in range(5_000)], include_authorized_operations=False)
-    cancel = dispatch(content, apis=APIS, service=service, peer=PEER, answer=told(answers))
+    cancel = dispatch(content, apis=APIS, service=service, peer=PEER, answer=keep_response(answers))
     assert cancel is not None
     assert service.slices.waiting == 1
     cancel()
@@ -318,7 +318,7 @@ async def test_a_large_request_is_answered_as_a_small_one() -> None:
     answers: list[bytes | ProtocolError] = []
     group_ids = [str(n) for n in range(5_000)]
     content = frame("DescribeGroups", 5, groups=group_ids, include_authorized_operations=False)
-    dispatch(content, apis=APIS, service=service, peer=PEER, answer=told(answers))
+    dispatch(content, apis=APIS, service=service, peer=PEER, answer=keep_response(answers))
     while not answers:
         await service.slices.turn()
     assert isinstance(answers[0], bytes)

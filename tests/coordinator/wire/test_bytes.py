@@ -30,7 +30,7 @@ from muster.coordinator.wire.messages import message
 from muster.coordinator.wire.registry import APIS
 from muster.events.ids import MemberId
 from muster.events.kafka.codec.writing import CHUNK_BYTES
-from tests.coordinator.kio_client import ALL_VERSIONS, KEYS, PEER, Exchange, frame, parse, told
+from tests.coordinator.kio_client import ALL_VERSIONS, KEYS, PEER, Exchange, frame, keep_response, parse
 from tests.coordinator.scripted import ScriptedGroups, new_service
 
 OUTCOMES: dict[str, Outcome] = {
@@ -54,7 +54,7 @@ def outcome(command: AnyRequest) -> Outcome:
 def send(content: bytes) -> list[bytes | ProtocolError]:
     answers: list[bytes | ProtocolError] = []
     service = new_service(ScriptedGroups(outcome))
-    dispatch(content, apis=APIS, service=service, peer=PEER, answer=told(answers))
+    dispatch(content, apis=APIS, service=service, peer=PEER, answer=keep_response(answers))
     return answers
 
 

@@ -91,8 +91,8 @@ def test_unknown_topics_are_not_made(version: int) -> None:
 
 @pytest.mark.parametrize("version", versions("Metadata", 12))
 def test_topics_are_found_by_id(version: int) -> None:
-    asked = [{"name": None, "topic_id": ORDERS.topic_id}, {"name": None, "topic_id": NOBODYS_ID}]
-    response = metadata(version, asked)
+    requested = [{"name": None, "topic_id": ORDERS.topic_id}, {"name": None, "topic_id": NOBODYS_ID}]
+    response = metadata(version, requested)
     assert [(topic.name, topic.topic_id, topic.error_code) for topic in response.topics] == [
         ("orders", ORDERS.topic_id, ErrorCode.none),
         (None, NOBODYS_ID, ErrorCode.unknown_topic_id),
@@ -135,8 +135,8 @@ def test_all_operations_of_a_resource_are_returned(operations: int, names: str) 
     """Those of Kafka's AclEntry, by the client's codes: each is a bit."""
     from kafka.admin import ACLOperation  # a quick run has no client
 
-    told = {operation.name for operation in ACLOperation if operations >> operation.value & 1}
-    assert told == set(names.split())
+    reported = {operation.name for operation in ACLOperation if operations >> operation.value & 1}
+    assert reported == set(names.split())
 
 
 def coordinators(version: int, key_type: int) -> list[tuple[Any, ...]]:
@@ -336,11 +336,11 @@ def test_a_fetch_leaves_no_timer_behind() -> None:
 @pytest.mark.parametrize("version", versions("Fetch"))
 def test_a_fetch_of_what_does_not_exist_is_answered_at_once(version: int) -> None:
     partition = {"partition": 0, "fetch_offset": 0, "partition_max_bytes": 1_000}
-    asked = [
+    requested = [
         {"topic": "nope", "topic_id": NOBODYS_ID, "partitions": [partition]},
         {"topic": "orders", "topic_id": ORDERS.topic_id, "partitions": [partition, partition | {"partition": 3}]},
     ]
-    response = fetch(version, ManualTimers(), topics=asked).response
+    response = fetch(version, ManualTimers(), topics=requested).response
     unknown = ErrorCode.unknown_topic_or_partition
     assert [[each.error_code for each in topic.partitions] for topic in response.responses] == [
         [ErrorCode.unknown_topic_id if version >= 13 else unknown],
@@ -421,5 +421,5 @@ def test_a_producer_that_wants_no_answer_is_cut_off() -> None:
 @pytest.mark.parametrize("version", versions("Metadata"))
 def test_a_topic_named_many_times_is_answered_once(version: int) -> None:
     """Its response is many times longer than its name."""
-    asked = [{"name": name, "topic_id": None} for name in ("orders", "nope", "orders", "orders")]
-    assert [topic.name for topic in metadata(version, asked).topics] == ["orders", "nope"]
+    requested = [{"name": name, "topic_id": None} for name in ("orders", "nope", "orders", "orders")]
+    assert [topic.name for topic in metadata(version, requested).topics] == ["orders", "nope"]

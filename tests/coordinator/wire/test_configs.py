@@ -95,10 +95,10 @@ def alter(
 
 def test_a_resource_has_a_thousand_changes_at_most() -> None:
     changes = [SimpleNamespace(**change(f"c{number}", "1")) for number in range(1_001)]
-    asked: Any = SimpleNamespace(resource_type=GROUP, resource_name="orders", configs=changes)
-    assert refusal(asked) == "1001 changes of one resource; the limit is 1000."
-    asked.configs = changes[1:]
-    assert refusal(asked) is None
+    requested: Any = SimpleNamespace(resource_type=GROUP, resource_name="orders", configs=changes)
+    assert refusal(requested) == "1001 changes of one resource; the limit is 1000."
+    requested.configs = changes[1:]
+    assert refusal(requested) is None
 
 
 @ALTER
@@ -219,9 +219,9 @@ def describe(
     **wishes: bool,
 ) -> Any:
     """The result for one resource."""
-    asked = {"resource_type": kind, "resource_name": name, "configuration_keys": keys}
+    request = {"resource_type": kind, "resource_name": name, "configuration_keys": keys}
     wished: dict[str, Any] = {"include_synonyms": False, "include_documentation": False, **wishes}
-    exchange = Exchange(new_service(groups or describing()), "DescribeConfigs", version, resources=[asked], **wished)
+    exchange = Exchange(new_service(groups or describing()), "DescribeConfigs", version, resources=[request], **wished)
     (result,) = exchange.response.results
     assert (result.resource_type, result.resource_name) == (kind, name)
     return result
@@ -268,14 +268,14 @@ def test_every_setting_of_a_group_is_returned(version: int) -> None:
     groups = describing()
     result = describe(version, groups=groups)
     assert (result.error_code, result.error_message) == (ErrorCode.none, None)
-    told = {each.name: (each.value, each.config_source) for each in result.configs}
-    assert list(told) == list(GROUP_CONFIGS)
-    assert told[TARGET_GROUP_SIZE] == ("3", DYNAMIC)
-    assert told[EXPANSION_DELAY] == ("30000", DYNAMIC)
-    assert told[REGISTERED] == ("b,c", DYNAMIC)
-    assert told["members.registration.timeout.ms"] == ("300000", DEFAULT)
-    assert told["members.learner.timeout.ms"] == (None, DEFAULT), "a number that is off has no value"
-    assert told[LEARNERS] == told["members.rebalance"] == ("", DEFAULT)
+    reported = {each.name: (each.value, each.config_source) for each in result.configs}
+    assert list(reported) == list(GROUP_CONFIGS)
+    assert reported[TARGET_GROUP_SIZE] == ("3", DYNAMIC)
+    assert reported[EXPANSION_DELAY] == ("30000", DYNAMIC)
+    assert reported[REGISTERED] == ("b,c", DYNAMIC)
+    assert reported["members.registration.timeout.ms"] == ("300000", DEFAULT)
+    assert reported["members.learner.timeout.ms"] == (None, DEFAULT), "a number that is off has no value"
+    assert reported[LEARNERS] == reported["members.rebalance"] == ("", DEFAULT)
     for each in result.configs:
         assert (each.read_only, each.is_sensitive, each.synonyms) == (False, False, ())
         if version >= 3:
@@ -289,11 +289,11 @@ def test_every_setting_of_a_group_is_returned(version: int) -> None:
 @DESCRIBE
 def test_synonyms_list_the_overridden_values(version: int) -> None:
     configs = {each.name: each for each in describe(version, include_synonyms=True).configs}
-    told = {
+    reported = {
         name: [(synonym.name, synonym.value, synonym.source) for synonym in configs[name].synonyms]
         for name in (TARGET_GROUP_SIZE, EXPANSION_DELAY, LEARNERS)
     }
-    assert told == {
+    assert reported == {
         TARGET_GROUP_SIZE: [(TARGET_GROUP_SIZE, "3", DYNAMIC)],
         EXPANSION_DELAY: [(EXPANSION_DELAY, "30000", DYNAMIC), (EXPANSION_DELAY, "0", DEFAULT)],
         LEARNERS: [(LEARNERS, "", DEFAULT)],
@@ -302,8 +302,8 @@ def test_synonyms_list_the_overridden_values(version: int) -> None:
 
 @pytest.mark.parametrize("version", versions("DescribeConfigs", 3))
 def test_documentation_is_returned_on_request(version: int) -> None:
-    told = describe(version, keys=(TARGET_GROUP_SIZE, MEMBERS), include_documentation=True).configs
-    assert [each.documentation for each in told] == [
+    reported = describe(version, keys=(TARGET_GROUP_SIZE, MEMBERS), include_documentation=True).configs
+    assert [each.documentation for each in reported] == [
         GROUP_CONFIGS[TARGET_GROUP_SIZE].documentation,
         "The group's members and its expected instances, as JSON.",
     ]
@@ -328,12 +328,17 @@ def test_keys_limit_the_returned_configs(version: int, keys: tuple[str, ...] | N
 @DESCRIBE
 def test_members_are_returned_when_requested_by_name(version: int) -> None:
     """Read-only; a JSON object for each."""
-    (told,) = describe(version, keys=(MEMBERS,), include_synonyms=True).configs
-    assert (told.name, told.read_only, told.config_source, told.synonyms) == (MEMBERS, True, DYNAMIC, ())
-    assert msgspec.json.decode(told.value, type=tuple[ListedMember, ...]) == (MEMBER,)
-    assert msgspec.json.decode(told.value)[0]["standing"] == "Active"
+    (reported,) = describe(version, keys=(MEMBERS,), include_synonyms=True).configs
+    assert (reported.name, reported.read_only, reported.config_source, reported.synonyms) == (
+        MEMBERS,
+        True,
+        DYNAMIC,
+        (),
+    )
+    assert msgspec.json.decode(reported.value, type=tuple[ListedMember, ...]) == (MEMBER,)
+    assert msgspec.json.decode(reported.value)[0]["standing"] == "Active"
     if version >= 3:
-        assert told.config_type == ConfigType.STRING
+        assert reported.config_type == ConfigType.STRING
 
 
 @DESCRIBE
@@ -380,7 +385,7 @@ def test_other_resources_have_no_settings(
 
 def test_resources_are_returned_in_request_order_and_once() -> None:
     """The members of a group may be a thousand times longer than its name."""
-    asked = [
+    requested = [
         {"resource_type": kind, "resource_name": name, "configuration_keys": keys}
         for kind, name, keys in (
             (GROUP, "a", None),
@@ -392,7 +397,7 @@ def test_resources_are_returned_in_request_order_and_once() -> None:
     ]
     groups = ScriptedGroups(lambda _command: None)
     wishes: dict[str, Any] = {"include_synonyms": False, "include_documentation": False}
-    exchange = Exchange(new_service(groups), "DescribeConfigs", 4, resources=asked, **wishes)
+    exchange = Exchange(new_service(groups), "DescribeConfigs", 4, resources=requested, **wishes)
     assert exchange.answers == []
     for _ in range(2):
         groups.release(DESCRIBED)

@@ -80,9 +80,9 @@ def test_a_groups_error_harms_no_other(version: int) -> None:
 @pytest.mark.parametrize("version", versions("DescribeGroups", 3))
 def test_operations_are_returned_on_request_and_never_with_an_error(version: int) -> None:
     assert describe(version)["orders"].authorized_operations == AUTHORIZED_OPERATIONS_OMITTED
-    told = describe(version, operations=True)
-    assert told["orders"].authorized_operations == GROUP_OPERATIONS
-    assert told["elsewhere"].authorized_operations == AUTHORIZED_OPERATIONS_OMITTED
+    reported = describe(version, operations=True)
+    assert reported["orders"].authorized_operations == GROUP_OPERATIONS
+    assert reported["elsewhere"].authorized_operations == AUTHORIZED_OPERATIONS_OMITTED
 
 
 def test_groups_answered_out_of_order_are_returned_in_request_order() -> None:

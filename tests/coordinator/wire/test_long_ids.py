@@ -33,7 +33,7 @@ def requests(group_ids: list[str]) -> dict[str, tuple[int, dict[str, Any]]]:
     }
 
 
-class AskedGroups(ScriptedGroups):
+class CountingGroups(ScriptedGroups):
     """Answers no command; `asked` has the groups of commands and offset fetches."""
 
     def __init__(self) -> None:
@@ -53,7 +53,7 @@ class AskedGroups(ScriptedGroups):
 @pytest.mark.parametrize(("length", "at_once"), [(STRING_BYTES_MAX, 1), (100, 3)])
 async def test_after_a_group_with_a_very_long_id_others_have_their_turn(name: str, length: int, at_once: int) -> None:
     version, body = requests([f"{n}" * length for n in range(3)])[name]
-    groups = AskedGroups()
+    groups = CountingGroups()
     Exchange(new_service(groups), name, version, **body)
     assert groups.asked == at_once
     await until(lambda: groups.asked == 3)

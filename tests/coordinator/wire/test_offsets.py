@@ -149,9 +149,9 @@ def groups_with_offsets() -> ScriptedGroups:
 
 def fetch(groups: ScriptedGroups, version: int, group_id: str, topics: Any) -> Any:
     """One group's part of the response, or all of it below v8."""
-    asked = {"group_id": group_id, "topics": topics}
+    request = {"group_id": group_id, "topics": topics}
     response = Exchange(
-        new_service(groups), "OffsetFetch", version, **asked, groups=[asked], require_stable=True
+        new_service(groups), "OffsetFetch", version, **request, groups=[request], require_stable=True
     ).response
     if version < 8:
         return response
@@ -191,8 +191,8 @@ def test_offsets_are_returned_for_the_requested_partitions(version: int) -> None
 @pytest.mark.parametrize("version", versions("OffsetFetch"))
 def test_undeclared_topics(version: int) -> None:
     """A name without a topic may still have offsets; an id without a topic is unknown."""
-    asked = [{"name": "gone", "topic_id": NOBODYS_ID, "partition_indexes": [5]}]
-    group = fetch(groups_with_offsets(), version, "orders", asked)
+    requested = [{"name": "gone", "topic_id": NOBODYS_ID, "partition_indexes": [5]}]
+    group = fetch(groups_with_offsets(), version, "orders", requested)
     assert found(group) == [(5, -1, "", ErrorCode.unknown_topic_id) if version >= 10 else (5, 7, "", NONE)]
 
 
@@ -214,8 +214,8 @@ def test_a_group_that_is_loading_is_an_error_in_the_versions_own_way(version: in
     """v1 can only have a group's error on its partitions (W18)."""
     groups = groups_with_offsets()
     groups.committed_error = ErrorCode.coordinator_load_in_progress
-    asked = [{"name": "orders", "topic_id": ORDERS.topic_id, "partition_indexes": [0]}]
-    group = fetch(groups, version, "orders", asked)
+    requested = [{"name": "orders", "topic_id": ORDERS.topic_id, "partition_indexes": [0]}]
+    group = fetch(groups, version, "orders", requested)
     if version < 2:
         assert found(group) == [(0, -1, "", ErrorCode.coordinator_load_in_progress)]
     else:
@@ -224,9 +224,9 @@ def test_a_group_that_is_loading_is_an_error_in_the_versions_own_way(version: in
 
 
 def test_several_groups_are_returned_in_request_order() -> None:
-    asked = [{"group_id": name, "topics": None} for name in ("orders", "nope", "")]
+    requested = [{"group_id": name, "topics": None} for name in ("orders", "nope", "")]
     response = Exchange(
-        new_service(groups_with_offsets()), "OffsetFetch", 9, groups=asked, require_stable=False
+        new_service(groups_with_offsets()), "OffsetFetch", 9, groups=requested, require_stable=False
     ).response
     assert [group.group_id for group in response.groups] == ["orders", "nope", ""]
     assert [len(group.topics) for group in response.groups] == [2, 0, 1]

@@ -9,7 +9,7 @@ from muster.drills.names import Names
 from muster.drills.plan import Load as Planned
 from muster.drills.plan import ServiceFailed
 from muster.events.kafka.security import NOT_SECURED
-from tests.drills.measuring.asking import asked
+from tests.drills.measuring.asking import request
 
 FOREVER_S = 60.0
 SOON_S = 0.2
@@ -44,8 +44,8 @@ def test_a_group_has_formed_when_all_have_a_partition_of_their_own_in_one_genera
 async def test_earlier_requests_are_not_in_later_measurements() -> None:
     """There have to be heartbeats and commits after that time, with responses."""
     begun = load()
-    begun._asking.asked += [asked(900, 1_100), asked(1_000, 1_100, Kind.COMMIT), asked(1_000, None)]
+    begun._asking.asked += [request(900, 1_100), request(1_000, 1_100, Kind.COMMIT), request(1_000, None)]
     with pytest.raises(ServiceFailed, match="no heartbeats were answered within"):
         await begun.measured_since(1_000, within_s=SOON_S)
-    begun._asking.asked.append(asked(1_000, 1_200))
+    begun._asking.asked.append(request(1_000, 1_200))
     await begun.measured_since(1_000, within_s=FOREVER_S)

@@ -5,7 +5,7 @@ from muster.drills.measuring.answers import Asked, Kind
 GROUP = "muster-drill-0123456789-static-0"
 
 
-def asked(
+def request(
     begin_ms: int,
     end_ms: int | None,
     kind: Kind = Kind.HEARTBEAT,

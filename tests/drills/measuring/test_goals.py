@@ -2,10 +2,10 @@
 
 from muster.drills.measuring.answers import Goal, Kind, goals, waits
 from muster.drills.plan import Limits
-from tests.drills.measuring.asking import asked
+from tests.drills.measuring.asking import request
 
 LIMITS = Limits(heartbeats_ms=500, joins_ms=1_000, commits_ms=2_000)
-ASKED = [asked(1_000, 1_500), asked(1_000, 3_001, Kind.COMMIT)]
+ASKED = [request(1_000, 1_500), request(1_000, 3_001, Kind.COMMIT)]
 
 
 def verdicts(**counts: int) -> dict[str, bool]:
@@ -16,10 +16,10 @@ def verdicts(**counts: int) -> dict[str, bool]:
 
 def test_each_kind_has_the_limit_of_its_own() -> None:
     """At most that; a kind without requests has no goal."""
-    told = verdicts()
-    assert told["heartbeats: longest time without an answer"]
-    assert not told["commits: longest time without an answer"]
-    assert "joins: longest time without an answer" not in told
+    reported = verdicts()
+    assert reported["heartbeats: longest time without an answer"]
+    assert not reported["commits: longest time without an answer"]
+    assert "joins: longest time without an answer" not in reported
 
 
 def test_a_single_one_of_what_is_to_be_none_is_too_many() -> None:
@@ -35,13 +35,13 @@ def test_a_single_one_of_what_is_to_be_none_is_too_many() -> None:
 
 def test_a_kind_without_requests_since_the_fault_is_a_missed_goal() -> None:
     """Members sent such requests before, so the kind should have been measured."""
-    measured = waits([asked(1_000, 1_500)], Kind.HEARTBEAT, fault_ms=2_000, end_ms=4_000)
-    (told,) = [
+    measured = waits([request(1_000, 1_500)], Kind.HEARTBEAT, fault_ms=2_000, end_ms=4_000)
+    (reported,) = [
         each
         for each in goals([measured], LIMITS, rebalances=0, noticed=0, events_lost=0, commits_lost=0)
         if each.is_time
     ]
-    assert (told.measured, told.is_met) == (None, False)
+    assert (reported.measured, reported.is_met) == (None, False)
 
 
 def test_an_unmeasured_goal_is_missed() -> None:

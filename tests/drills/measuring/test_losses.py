@@ -38,8 +38,8 @@ def compared(script: Script, *places: Place) -> Losses:
 def test_logged_places_and_assignments_are_not_lost(script: Script) -> None:
     """Places and assignments, including those of a member that has another id by now."""
     first, now = script.first, script.of("app-0").member_id  # type: ignore[attr-defined]
-    told = compared(script, place(first), place(first, assigned=0), place(now, assigned=0), place(now))
-    assert (told.events, told.places, told.gaps) == (0, (), ())
+    reported = compared(script, place(first), place(first, assigned=0), place(now, assigned=0), place(now))
+    assert (reported.events, reported.places, reported.gaps) == (0, (), ())
 
 
 @pytest.mark.parametrize(
@@ -55,9 +55,9 @@ def test_logged_places_and_assignments_are_not_lost(script: Script) -> None:
 def test_a_place_that_the_log_does_not_have_is_lost(script: Script, wrong: object) -> None:
     """A member was given something that no later owner can know."""
     lost = wrong(script.of("app-0").member_id)  # type: ignore[operator]
-    told = compared(script, lost, place(script.of("app-1").member_id, assigned=1))
-    assert told.places == (lost,)
-    assert told.events == 1
+    reported = compared(script, lost, place(script.of("app-1").member_id, assigned=1))
+    assert reported.places == (lost,)
+    assert reported.events == 1
 
 
 def test_a_member_has_no_assignment_before_the_group_is_stable(script: Script) -> None:
@@ -71,24 +71,24 @@ def test_numbers_that_are_missing_are_lost_events(script: Script) -> None:
     """Members may have been notified of them or not."""
     reads = script.reads
     without = [each for each in reads if not (isinstance(each, Happened) and each.event.seq == 4)]
-    told = losses(Acknowledged(), {GROUP: tuple(with_gaps(without))}, {})
-    assert told.gaps == ("group orders: events 4 to 4 are not in the log",)
-    assert told.events == 1
+    reported = losses(Acknowledged(), {GROUP: tuple(with_gaps(without))}, {})
+    assert reported.gaps == ("group orders: events 4 to 4 are not in the log",)
+    assert reported.events == 1
 
 
 def test_a_record_that_cannot_be_read_is_a_lost_event() -> None:
     position = LogPosition(partition=0, offset=17, timestamp_ms=0)
     broken = Broken(position=position, kind=Unreadable.BROKEN, reason="it is cut off")
-    told = losses(Acknowledged(), {GROUP: (broken,)}, {})
-    assert told.gaps == ("group orders: a record at offset 17 cannot be read: it is cut off",)
+    reported = losses(Acknowledged(), {GROUP: (broken,)}, {})
+    assert reported.gaps == ("group orders: a record at offset 17 cannot be read: it is cut off",)
 
 
 def test_an_offset_that_is_lower_than_an_acknowledged_one_is_a_lost_commit() -> None:
     """A higher one may have been stored although its response was lost."""
     acknowledged = Acknowledged(commits={(GROUP, 0): 7, (GROUP, 1): 7, (GROUP, 2): 7, (GROUP, 3): 7})
-    told = losses(acknowledged, {}, {(GROUP, 0): 7, (GROUP, 1): 8, (GROUP, 2): 6})
-    assert told.commits == (
+    reported = losses(acknowledged, {}, {(GROUP, 0): 7, (GROUP, 1): 8, (GROUP, 2): 6})
+    assert reported.commits == (
         LostCommit(group_id=GROUP, partition=2, acknowledged=7, found=6),
         LostCommit(group_id=GROUP, partition=3, acknowledged=7, found=None),
     )
-    assert told.events == 0
+    assert reported.events == 0

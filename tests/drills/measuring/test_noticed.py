@@ -1,14 +1,14 @@
 """Errors that reach a member, and those that its client hides."""
 
 from muster.drills.measuring.answers import NO_ANSWER, Kind, Noticed, hidden, noticed
-from tests.drills.measuring.asking import asked
+from tests.drills.measuring.asking import request
 
 ASKED = [
-    asked(100, 200, error="REBALANCE_IN_PROGRESS"),
-    asked(1_100, 1_200, Kind.COMMIT, error="ILLEGAL_GENERATION", member="member-1"),
-    asked(1_200, 1_300, error="REBALANCE_IN_PROGRESS", retried=(NO_ANSWER, "NOT_COORDINATOR", NO_ANSWER)),
-    asked(1_400, 1_500, error="REBALANCE_IN_PROGRESS", group="muster-drill-0123456789-dynamic-1"),
-    asked(1_400, None, retried=(NO_ANSWER,)),
+    request(100, 200, error="REBALANCE_IN_PROGRESS"),
+    request(1_100, 1_200, Kind.COMMIT, error="ILLEGAL_GENERATION", member="member-1"),
+    request(1_200, 1_300, error="REBALANCE_IN_PROGRESS", retried=(NO_ANSWER, "NOT_COORDINATOR", NO_ANSWER)),
+    request(1_400, 1_500, error="REBALANCE_IN_PROGRESS", group="muster-drill-0123456789-dynamic-1"),
+    request(1_400, None, retried=(NO_ANSWER,)),
 ]
 
 
@@ -29,4 +29,4 @@ def test_attempts_that_were_made_again_are_hidden() -> None:
 
 
 def test_a_member_that_noticed_nothing_has_nothing_to_report() -> None:
-    assert noticed([asked(1_000, 1_001)], fault_ms=0) == hidden([asked(1_000, 1_001)], fault_ms=0) == ()
+    assert noticed([request(1_000, 1_001)], fault_ms=0) == hidden([request(1_000, 1_001)], fault_ms=0) == ()

@@ -38,20 +38,20 @@ def stopped(at_ms: int, *, epoch: int, partition: int = 0) -> CoordinatorStopped
 def test_a_takeover_after_a_crash_has_four_phases() -> None:
     """Detection, claim, reading, and the first answer."""
     events = [elected(1_400, epoch=2), ready(1_700, epoch=2, took_ms=400)]
-    (told,) = takeovers(events, [1_000], {0: [900, 1_650, 1_720]})
-    assert told.handing_over_ms is None
-    assert (told.detection_ms, told.claim_ms, told.reading_ms, told.answering_ms) == (300, 100, 300, 20)
-    assert (told.ready_at_ms, told.total_ms) == (1_700, 720)
-    assert (told.former_owner, told.owner, told.epoch) == ("a:1", "b:2", 2)
-    assert (told.events_read, told.groups) == (7, 2)
+    (reported,) = takeovers(events, [1_000], {0: [900, 1_650, 1_720]})
+    assert reported.handing_over_ms is None
+    assert (reported.detection_ms, reported.claim_ms, reported.reading_ms, reported.answering_ms) == (300, 100, 300, 20)
+    assert (reported.ready_at_ms, reported.total_ms) == (1_700, 720)
+    assert (reported.former_owner, reported.owner, reported.epoch) == ("a:1", "b:2", 2)
+    assert (reported.events_read, reported.groups) == (7, 2)
 
 
 def test_a_clean_stop_hands_over_first() -> None:
     """Then the detection begins with its CoordinatorStopped."""
     events = [stopped(1_100, epoch=1), elected(1_400, epoch=2), ready(1_700, epoch=2, took_ms=400)]
-    (told,) = takeovers(events, [1_000], {})
-    assert (told.handing_over_ms, told.detection_ms, told.answering_ms) == (100, 200, None)
-    assert told.total_ms == 700
+    (reported,) = takeovers(events, [1_000], {})
+    assert (reported.handing_over_ms, reported.detection_ms, reported.answering_ms) == (100, 200, None)
+    assert reported.total_ms == 700
 
 
 def test_earlier_takeovers_do_not_belong_to_the_fault() -> None:
@@ -82,15 +82,15 @@ def test_each_takeover_counts_from_the_last_fault_before_it() -> None:
 def test_a_claim_that_was_never_served_is_skipped() -> None:
     """Like that of another writer that ended at once: the owner after it is the one that took over."""
     events = [elected(1_010, epoch=5, owner="intruder:0"), elected(1_500, epoch=6), ready(1_600, epoch=6, took_ms=150)]
-    (told,) = takeovers(events, [1_000], {})
-    assert (told.epoch, told.detection_ms) == (6, 450)
+    (reported,) = takeovers(events, [1_000], {})
+    assert (reported.epoch, reported.detection_ms) == (6, 450)
 
 
 def test_a_takeover_that_seems_to_begin_before_the_fault_begins_with_it() -> None:
     """Clocks are read one after the other; no phase is negative."""
     events = [elected(1_001, epoch=2), ready(1_050, epoch=2, took_ms=80)]
-    (told,) = takeovers(events, [1_000], {})
-    assert (told.detection_ms, told.claim_ms, told.reading_ms) == (0, 1, 49)
+    (reported,) = takeovers(events, [1_000], {})
+    assert (reported.detection_ms, reported.claim_ms, reported.reading_ms) == (0, 1, 49)
 
 
 def test_partitions_are_distinguished() -> None:

@@ -33,16 +33,16 @@ def script() -> Script:
     return script
 
 
-def asked() -> list[Asked]:
+def requests() -> list[Asked]:
     """Members were answered quickly before the fault, and late after it."""
-    told = []
+    reported = []
     for number in range(20):
         begin_ms = FAULT_MS - 5_000 + number * 500
         for member in ("member-0", "member-1"):
             for kind in (Kind.HEARTBEAT, Kind.COMMIT):
                 is_late = begin_ms == FAULT_MS
                 end_ms = FAULT_MS + (1_300 if kind is Kind.HEARTBEAT else 2_600) if is_late else begin_ms + 5
-                told.append(
+                reported.append(
                     Asked(
                         kind=kind,
                         group_id=GROUP,
@@ -52,12 +52,12 @@ def asked() -> list[Asked]:
                         retried=(NO_ANSWER,) if is_late else (),
                     )
                 )
-    return told
+    return reported
 
 
-def recorded(told: Script | None = None, **changes: object) -> Recorded:
+def recorded(reported: Script | None = None, **changes: object) -> Recorded:
     """Everything, with changes."""
-    script_ = told or script()
+    script_ = reported or script()
     places = {Place(group_id=GROUP, generation_id=1, member_id=member_id) for member_id in script().group.members}
     history = script_.history()
     made = Recorded(
@@ -73,7 +73,7 @@ def recorded(told: Script | None = None, **changes: object) -> Recorded:
         over_ms=FAULT_MS + 2_700,
         ended_ms=FAULT_MS + 5_000,
         marks=(Mark(at_ms=FAULT_MS, text="kill -9 of process 1", is_fault=True, process="process 1", ended="killed"),),
-        asked=asked(),
+        asked=requests(),
         acknowledged=Acknowledged(places=places, joins=2, commits={(GROUP, 0): 9}, commit_count=9),
         log=LogRead(
             histories={GROUP: history.items},

@@ -27,8 +27,8 @@ def tab() -> Iterator[Tab]:
 @pytest.fixture
 def page(tab: Tab, tmp_path: Path) -> Tab:
     """The page of a drill that caused a rebalance, opened."""
-    told = recorded(rebalanced())
-    return opened(tab, document(result(told), told, made_ms=FAULT_MS + 60_000), tmp_path)
+    reported = recorded(rebalanced())
+    return opened(tab, document(result(reported), reported, made_ms=FAULT_MS + 60_000), tmp_path)
 
 
 def test_it_loads_without_errors_and_shows_processes_and_members(page: Tab) -> None:
@@ -78,8 +78,8 @@ def test_it_is_readable_on_a_phone(tab: Tab, tmp_path: Path) -> None:
     """Nothing is wider than the screen."""
     tab.size(400, 800)
     try:
-        told = recorded()
-        opened(tab, document(result(told), told, made_ms=FAULT_MS), tmp_path)
+        reported = recorded()
+        opened(tab, document(result(reported), reported, made_ms=FAULT_MS), tmp_path)
         assert tab.run("document.documentElement.scrollWidth <= 400")
         assert tab.run("document.title") == "Muster drill: takeover"
         assert url_of(tmp_path).startswith("file:")

@@ -8,10 +8,10 @@ from muster.drills.service.local import _is_shared
 from muster.drills.service.process import MusterProcess
 
 
-def process(*told: dict[str, Any]) -> MusterProcess:
+def process(*reported: dict[str, Any]) -> MusterProcess:
     """A process with these log lines."""
     made = MusterProcess("process", [], address="127.0.0.1:1")
-    made._lines += [{"event": "partitions shared", "moving": 0, **line} for line in told]
+    made._lines += [{"event": "partitions shared", "moving": 0, **line} for line in reported]
     return made
 
 

@@ -168,9 +168,9 @@ def test_an_answer_about_the_configs_of_another_group_is_none(request_: Any, ans
     ids=["consumer", "share", "streams"],
 )
 def test_an_answer_without_a_group_of_another_kind_is_none(request_: Any, response: Any) -> None:
-    asked = request_(group_ids=(GroupId("g"),), include_authorized_operations=False)
+    request = request_(group_ids=(GroupId("g"),), include_authorized_operations=False)
     with pytest.raises(ValueError, match=r"about the group ids that were asked about: 'g' is missing$"):
-        check_entries(asked, response(throttle_time=i32Timedelta.parse(timedelta()), groups=()))
+        check_entries(request, response(throttle_time=i32Timedelta.parse(timedelta()), groups=()))
 
 
 def lying_brokers(answer: bytes) -> bytes:

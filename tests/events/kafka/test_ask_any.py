@@ -58,20 +58,20 @@ async def test_transient_errors_are_retried_and_a_common_error_is_raised(
     failures: tuple[LinkError, LinkError], raised: type[LinkError]
 ) -> None:
     """A refusal is final if no other broker might accept us; a shortage is ours only if there is nothing else."""
-    with pytest.raises(raised) as told:
+    with pytest.raises(raised) as reported:
         await Link(dict(zip(PORTS, failures, strict=True))).ask_any(QUESTION)
-    assert type(told.value) is raised
-    assert all(str(failure) in str(told.value) for failure in failures)
+    assert type(reported.value) is raised
+    assert all(str(failure) in str(reported.value) for failure in failures)
 
 
 @story
 async def test_a_refusal_is_logged_while_another_server_responds(monkeypatch: pytest.MonkeyPatch) -> None:
     """A broker that is merely down is not reported."""
     monkeypatch.setattr(random, "shuffle", lambda _: None)
-    for failure, told in ((LinkRefused("not let in"), ["not let in"]), (TryAgain("away"), [])):
+    for failure, reported in ((LinkRefused("not let in"), ["not let in"]), (TryAgain("away"), [])):
         link = Link({1: failure})
         assert await link.ask_any(QUESTION) == "answer of 2"
-        assert link.refusals == told
+        assert link.refusals == reported
 
 
 @story

@@ -34,27 +34,27 @@ def message(key: int, names: tuple[str, str, str, str], topics: dict[str, list[i
     return Named(__api_key__=key, **{in_message: entries})
 
 
-def check_partitions(key: int, asked: dict[str, list[int]], answered: dict[str, list[int]]) -> None:
-    check_entries(message(key, REQUESTS[key], asked), message(key, RESPONSES[key], answered))
+def check_partitions(key: int, requested: dict[str, list[int]], answered: dict[str, list[int]]) -> None:
+    check_entries(message(key, REQUESTS[key], requested), message(key, RESPONSES[key], answered))
 
 
 @pytest.mark.parametrize("key", REQUESTS)
 def test_a_response_about_partitions_has_the_requested_ones(key: int) -> None:
     """Whatever their order."""
-    asked = {"a": [0, 1], "b": [0]}
-    check_partitions(key, asked, {"b": [0], "a": [1, 0]})
-    for answered, said in (
+    request = {"a": [0, 1], "b": [0]}
+    check_partitions(key, request, {"b": [0], "a": [1, 0]})
+    for answered, reported in (
         ({"a": [1], "b": [0]}, "'a-0' is missing"),
         ({"b": [0]}, "'a-0' and 1 more are missing"),
-        ({**asked, "c": [7]}, "'c-7' was not asked about"),
+        ({**request, "c": [7]}, "'c-7' was not asked about"),
         ({"c": [7, 8, 9]}, "'a-0' and 2 more are missing, 'c-7' and 2 more were not asked about"),
-        ({**asked, "b": []}, "'b-0' is missing, 'b-no partition' was not asked about"),
+        ({**request, "b": []}, "'b-0' is missing, 'b-no partition' was not asked about"),
     ):
         with pytest.raises(OtherEntries) as other:
-            check_partitions(key, asked, answered)
-        assert str(other.value) == f"is not about the partitions that were asked about: {said}"
+            check_partitions(key, request, answered)
+        assert str(other.value) == f"is not about the partitions that were asked about: {reported}"
     with pytest.raises(OtherEntries, match=r"^names some of the partitions that were asked about more than once$"):
-        check_partitions(key, asked, {"a": [0, 1, 1], "b": [0]})
+        check_partitions(key, request, {"a": [0, 1, 1], "b": [0]})
 
 
 @pytest.mark.parametrize("key", REQUESTS)

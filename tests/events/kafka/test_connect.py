@@ -38,7 +38,7 @@ async def test_a_response_that_aiokafka_cannot_read_is_distinguished_from_a_disc
         raise error
 
     monkeypatch.setattr(connecting, "create_conn", fail)
-    with pytest.raises(raised) as told:
+    with pytest.raises(raised) as reported:
         await connect("kafka", 9092)
-    assert type(told.value) is raised
-    assert (told.value is error) == (raised is not LibraryFailed)
+    assert type(reported.value) is raised
+    assert (reported.value is error) == (raised is not LibraryFailed)

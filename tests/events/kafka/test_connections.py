@@ -36,12 +36,12 @@ async def test_an_address_with_waiters_is_not_forgotten() -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
         place = BrokerAddress("127.0.0.1", silent.getsockname()[1])
         connections = Connections(NOT_SECURED, connect_timeout_ms=100, explain=unexplained)
-        asked = asyncio.create_task(connections.ask(place, question("g"), lane=0, timeout_ms=100))
+        pending = asyncio.create_task(connections.ask(place, question("g"), lane=0, timeout_ms=100))
         await until(lambda: place in connections._known)
         connections.forget_others(())
         assert place in connections._known
         with pytest.raises(TryAgain):
-            await asked
+            await pending
         connections.forget_others(())
         assert place not in connections._known
         await connections.close()
@@ -75,13 +75,13 @@ async def test_an_unused_connection_is_not_a_lost_one() -> None:
     )
     (place,) = read_servers(broker.address)
     connections.cluster_id = "another"
-    asked = asyncio.create_task(connections.ask(place, question("g"), lane=0, timeout_ms=60_000))
+    pending = asyncio.create_task(connections.ask(place, question("g"), lane=0, timeout_ms=60_000))
     broker.silent_at = METADATA
     await asyncio.sleep(0.5)
     assert broker.connections == 1
     broker.leave()
     with pytest.raises(TryAgain) as raised:
-        await asked
+        await pending
     assert not isinstance(raised.value, AnswerLost)
     assert not lost
     await connections.close()
@@ -160,13 +160,13 @@ async def test_a_request_right_after_a_failure_gets_the_same_error_with_its_caus
     """So that all callers report the same error."""
     (place,) = read_servers("broker:1")
     connections = Connections(NOT_SECURED, connect_timeout_ms=1_000, explain=unexplained)
-    told = []
+    reported = []
     for lane in range(2):
         with pytest.raises(TryAgain) as raised:
             await connections.ask(place, question("g"), lane=lane, timeout_ms=1_000)
-        told.append((str(raised.value), raised.value.__cause__))
-    assert told[0] == told[1]
-    assert isinstance(told[0][1], ConnectionRefusedError)
+        reported.append((str(raised.value), raised.value.__cause__))
+    assert reported[0] == reported[1]
+    assert isinstance(reported[0][1], ConnectionRefusedError)
     await connections.close()
 
 
@@ -199,11 +199,11 @@ async def test_a_broker_that_hangs_up_may_want_something_unless_it_has_answered(
     if was_answered:
         await connections.ask(place, question("g"), lane=0, timeout_ms=60_000)
     broker.silent_at = HEARTBEAT
-    asked = asyncio.create_task(connections.ask(place, question("g"), lane=0, timeout_ms=60_000))
+    pending = asyncio.create_task(connections.ask(place, question("g"), lane=0, timeout_ms=60_000))
     await asyncio.sleep(0.5)
     broker.leave()
     with pytest.raises(TryAgain):
-        await asked
+        await pending
     assert [type(error) for error in explained] == ([] if was_answered else [AnswerLost])
     await connections.close()
 
@@ -234,7 +234,7 @@ async def test_concurrent_connects_to_a_broker_are_limited_to_sixteen() -> None:
     broker.is_hung = True
     (place,) = read_servers(broker.address)
     connections = Connections(NOT_SECURED, connect_timeout_ms=60_000, explain=unexplained)
-    asked = [
+    requested = [
         asyncio.create_task(connections.ask(place, question("g"), lane=lane, timeout_ms=60_000)) for lane in range(40)
     ]
     await asyncio.sleep(1)
@@ -242,7 +242,7 @@ async def test_concurrent_connects_to_a_broker_are_limited_to_sixteen() -> None:
     broker.leave()
     broker.is_hung = False
     broker.come_back()
-    await asyncio.gather(*asked, return_exceptions=True)
+    await asyncio.gather(*requested, return_exceptions=True)
     await asyncio.sleep(1)
     for lane in range(40):
         await connections.ask(place, question("g"), lane=lane, timeout_ms=60_000)
@@ -305,13 +305,13 @@ async def test_a_connection_that_accepts_no_more_bytes_is_closed() -> None:
     (place,) = read_servers(broker.address)
     connections = Connections(NOT_SECURED, connect_timeout_ms=1_000, explain=unexplained)
     await connections.ask(place, question("g"), lane=0, timeout_ms=1_000)
-    asked = broker.asked.count(HEARTBEAT)
+    requested = broker.asked.count(HEARTBEAT)
     broker.open[0].is_refusing_writes = True
     with pytest.raises(TryAgain) as raised:
         await connections.ask(place, question("g"), lane=0, timeout_ms=1_000)
     assert not isinstance(raised.value, AnswerLost)
-    assert broker.asked.count(HEARTBEAT) == asked
+    assert broker.asked.count(HEARTBEAT) == requested
     await asyncio.sleep(1)
     await connections.ask(place, question("g"), lane=0, timeout_ms=1_000)
-    assert (broker.asked.count(HEARTBEAT), broker.connections) == (asked + 1, 2)
+    assert (broker.asked.count(HEARTBEAT), broker.connections) == (requested + 1, 2)
     await connections.close()

@@ -185,11 +185,11 @@ def test_entries_of_the_command_line() -> None:
         "sasl.username": "a=b",
         "sasl.password": "#,;",
     }
-    for entries, said in (
+    for entries, reported in (
         ([SECRET], "--kafka-config should be KEY=VALUE"),
         (["sasl.password=a", f"sasl.password={SECRET}"], "--kafka-config sasl.password is given twice"),
     ):
-        with pytest.raises(BadSecurity, match=said) as bad:
+        with pytest.raises(BadSecurity, match=reported) as bad:
             split_properties(entries, "--kafka-config")
         assert SECRET not in str(bad.value)
 

@@ -57,7 +57,7 @@ def test_a_file_that_is_being_written_is_not_used(authorities: tuple[Authority, 
     context = FilesContext(ssl.PROTOCOL_TLS_CLIENT)
     trust(context, PROPERTY, file)
     whole = file.read_bytes()
-    for content, told in (
+    for content, reported in (
         (b"", f"{PROPERTY}={file}: there is no PEM block 'CERTIFICATE' in it"),
         (
             whole[:200] + b"\n-----END CERTIFICATE-----\n",
@@ -67,7 +67,7 @@ def test_a_file_that_is_being_written_is_not_used(authorities: tuple[Authority, 
         file.write_bytes(content)
         with pytest.raises(BadTlsFile) as bad:
             context.changed()
-        assert str(bad.value).startswith(told)
+        assert str(bad.value).startswith(reported)
     file.unlink()
     with pytest.raises(BadTlsFile, match=f"^{file}: it cannot be read: No such file or directory$"):
         context.changed()

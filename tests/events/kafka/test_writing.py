@@ -95,8 +95,8 @@ def by_id(topic_id: UUID | None) -> Any:
     """A request for the metadata of a topic that is named by its id, or by its name."""
     request: Any = load_request_schema(METADATA, 12)
     topic: Any = entry_of(request, "topics")
-    asked = topic(topic_id=topic_id, name="orders" if topic_id is None else None)
-    return request(topics=(asked,), include_topic_authorized_operations=False)
+    requested = topic(topic_id=topic_id, name="orders" if topic_id is None else None)
+    return request(topics=(requested,), include_topic_authorized_operations=False)
 
 
 def fetched(version: int, records: bytes | None) -> Any:

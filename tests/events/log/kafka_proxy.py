@@ -74,11 +74,11 @@ class BrokerProxy:
         up_reader, up_writer = await asyncio.open_connection(*self._broker)
         writers = {down_writer, up_writer}
         self._writers |= writers
-        asked: deque[int] = deque()
+        requested: deque[int] = deque()
         try:
             async with asyncio.TaskGroup() as group:
-                group.create_task(self._relay_requests(down_reader, up_writer, asked))
-                group.create_task(self._relay_answers(up_reader, down_writer, asked))
+                group.create_task(self._relay_requests(down_reader, up_writer, requested))
+                group.create_task(self._relay_answers(up_reader, down_writer, requested))
         except* (ConnectionError, asyncio.IncompleteReadError, _Cut):
             pass
         finally:
@@ -90,24 +90,24 @@ class BrokerProxy:
                     await writer.wait_closed()
 
     async def _relay_requests(
-        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, asked: deque[int]
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, requested: deque[int]
     ) -> None:
         while True:
             frame = await _read_frame(reader)
             (api_key,) = struct.unpack_from(">h", frame)
-            asked.append(api_key)
+            requested.append(api_key)
             self.requests.append(api_key)
             writer.writelines((_SIZE.pack(len(frame)), frame))
             await writer.drain()
 
     async def _relay_answers(
-        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, asked: deque[int]
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, requested: deque[int]
     ) -> None:
         while True:
             frame = await _read_frame(reader)
             for broker_named, self_named in self._renamed:
                 frame = frame.replace(broker_named, self_named)
-            api_key = asked.popleft()
+            api_key = requested.popleft()
             if self._losses.get(api_key, 0) > 0:
                 self._losses[api_key] -= 1
                 raise _Cut

@@ -19,7 +19,7 @@ from tests.brokers.broker import BrokerFailed, NoBroker
 from tests.brokers.choice import running_broker
 from tests.coordinator.sidecar.admin_stage import until_coordinated
 from tests.judge.count import Verdict, count
-from tests.judge.real.case import Drawn, deal, draw, play, told_of
+from tests.judge.real.case import Drawn, deal, draw, play, reports_of
 from tests.judge.real.given import Family
 from tests.judge.real.scenarios import SCENARIOS
 from tests.judge.real.service import Mode
@@ -42,7 +42,7 @@ def judged(keep: Path | None, broker: str | None, drawn: Drawn) -> Outcome:
         return drawn, [], str(why), ""
     except Exception as error:  # noqa: BLE001 -- the other cases go on; the summary says it, and the exit code
         return drawn, [], f"{GENERATOR_FAILED}: {error!r}", ""
-    return drawn, count(case, told_of(case)), "", shown(case)
+    return drawn, count(case, reports_of(case)), "", shown(case)
 
 
 def judged_and_said(keep: Path | None, broker: str | None, drawn: Drawn) -> Outcome:
@@ -101,13 +101,13 @@ def every(name: str | None, family: Family | None) -> list[tuple[str, Family]]:
 def _say(outcome: Outcome) -> None:
     drawn, verdicts, left_out, text = outcome
     failed = failures(verdicts)
-    said = f"left out: {left_out}" if left_out else "; ".join(map(described, failed)) or "right"
-    line = f"{drawn.seed:>5} {drawn.family:<13} {drawn.scenario.name:<32} {said}"
+    message = f"left out: {left_out}" if left_out else "; ".join(map(described, failed)) or "right"
+    line = f"{drawn.seed:>5} {drawn.family:<13} {drawn.scenario.name:<32} {message}"
     print(f"{line}\n{text}" if failed else line, flush=True)  # immediately: other processes print, too
 
 
 def _summary(outcomes: list[Outcome]) -> int:
-    verdicts: list[Judged] = [(drawn.family, verdict) for drawn, told, _, _ in outcomes for verdict in told]
+    verdicts: list[Judged] = [(drawn.family, verdict) for drawn, reported, _, _ in outcomes for verdict in reported]
     left_out = [(drawn, why) for drawn, _, why, _ in outcomes if why]
     print(table([verdict for _, verdict in verdicts]), by_family(verdicts), sep="\n\n")
     print(f"\n{len(outcomes) - len(left_out)} of {len(outcomes)} cases counted, {len(left_out)} left out")

@@ -16,7 +16,7 @@ ILLEGAL_GENERATION: Final = 22
 GENERATIONS_MAX: Final = 500
 
 
-def asked(bootstrap: str, ask: Callable[[Connection], Awaitable[T]]) -> T:
+def response_from(bootstrap: str, ask: Callable[[Connection], Awaitable[T]]) -> T:
     """The answer to something, on a connection of its own."""
 
     async def run() -> T:
@@ -45,7 +45,7 @@ def generation_of(bootstrap: str, group_id: str, member_id: str, *, since: int) 
                 return None
         raise AssertionError(f"no generation below {GENERATIONS_MAX} is accepted")
 
-    return asked(bootstrap, ask)
+    return response_from(bootstrap, ask)
 
 
 def remove(bootstrap: str, group_id: str, processes: Sequence[RealProcess]) -> None:
@@ -64,7 +64,7 @@ def remove(bootstrap: str, group_id: str, processes: Sequence[RealProcess]) -> N
         assert answer["error_code"] == 0, answer
         assert all(each["error_code"] == 0 for each in answer["members"]), answer
 
-    asked(bootstrap, ask)
+    response_from(bootstrap, ask)
 
 
 def delete(bootstrap: str, group_id: str) -> None:
@@ -74,4 +74,4 @@ def delete(bootstrap: str, group_id: str) -> None:
         answer = await connection.ask("DeleteGroups", 2, groups_names=[group_id])
         return int(answer["results"][0]["error_code"])
 
-    until_so(lambda: asked(bootstrap, ask) == 0, "the group cannot be deleted")
+    until_so(lambda: response_from(bootstrap, ask) == 0, "the group cannot be deleted")

@@ -113,7 +113,7 @@ def _names(stage: RealStage) -> dict[MemberId, str]:
     return names
 
 
-def told_of(case: Case) -> list[Telling]:
+def reports_of(case: Case) -> list[Telling]:
     """Return the reported incidents of the case. Incarnations are counted from 1, since Muster's numbers are its
     own.
     """

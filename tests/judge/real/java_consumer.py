@@ -70,8 +70,8 @@ class JavaConsumer(RunningConsumer):
 
     def _poll(self) -> None:
         self._consumer.poll(self._poll_time)
-        told = self._consumer.groupMetadata()
-        known = str(told.memberId()), int(told.generationId())
+        reported = self._consumer.groupMetadata()
+        known = str(reported.memberId()), int(reported.generationId())
         if known != self.known and known[1] >= 0:
             self.known = known
             self._assigned_now([SimpleNamespace(partition=each.partition()) for each in self._consumer.assignment()])

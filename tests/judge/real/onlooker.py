@@ -105,9 +105,9 @@ class Onlooker:
     def _note(self, group: dict[str, object], asked_ms: int, answered_ms: int) -> None:
         if group["error_code"] in NO_GROUP:
             return
-        told: list[dict[str, Any]] = group["members"]  # type: ignore[assignment]
+        reported: list[dict[str, Any]] = group["members"]  # type: ignore[assignment]
         members: dict[str, tuple[str, str | None]] = {
-            each["member_id"]: (each["client_id"], each["group_instance_id"]) for each in told
+            each["member_id"]: (each["client_id"], each["group_instance_id"]) for each in reported
         }
         self.names.update({member_id: client_id for member_id, (client_id, _) in members.items()})
         state = str(group["group_state"])

@@ -14,7 +14,7 @@ from tests.brokers.broker import Broker
 from tests.brokers.fixtures import skip_loudly
 from tests.coordinator.sidecar.admin_stage import until_coordinated
 from tests.judge.count import Verdict, count
-from tests.judge.real.case import draw, play, told_of
+from tests.judge.real.case import draw, play, reports_of
 from tests.judge.real.given import Family
 from tests.judge.real.scenarios import SCENARIOS
 from tests.judge.real.spoiled import Spoiled
@@ -55,7 +55,7 @@ def judged() -> Iterator[dict[tuple[str, Family], "Future[Judged]"]]:
 
 def _judged(scenario: str, family: Family, broker: str | None = None) -> Judged:
     case = play(draw(SEED, scenario, family), broker=broker)
-    return count(case, told_of(case)), shown(case)
+    return count(case, reports_of(case)), shown(case)
 
 
 @pytest.mark.parametrize(("scenario", "family"), CASES, ids=str)

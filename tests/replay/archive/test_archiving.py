@@ -275,8 +275,8 @@ async def test_an_unreadable_record_ends_its_partition_and_no_other(
     done = await archived(log, tmp_path / "a")
     assert done.next_offsets == {0: 6, 1: 6, 2: 10}
     words = "memory, partition {}, offset 6: its checksum is wrong" if how == "raised" else "a page of {} is damaged"
-    said = [f"{words.format(partition)}; nothing behind it in its partition was archived" for partition in (0, 1)]
-    assert list(done.damage) == said
+    reported = [f"{words.format(partition)}; nothing behind it in its partition was archived" for partition in (0, 1)]
+    assert list(done.damage) == reported
     monkeypatch.setattr(log, "read_raw", read_raw)
     log.found = ()
     assert (await archived(log, tmp_path / "a")).damage == ()

@@ -34,9 +34,9 @@ COMMANDS = (
 async def written(tmp_path: Path) -> tuple[str, str]:
     """The URLs of a SQLite log and of its archive."""
     night = a_night()
-    told = script("orders")
-    told.transitions = night.transitions
-    url = await sqlite_log(tmp_path / "muster.db", told)
+    story = script("orders")
+    story.transitions = night.transitions
+    url = await sqlite_log(tmp_path / "muster.db", story)
     log = open_for_reading(url, security=NOT_SECURED)
     await log.open()
     await archived(log, tmp_path / "archive", now_ms=None)
@@ -141,10 +141,10 @@ def test_an_archive_is_read_without_pandas(tmp_path: Path) -> None:
     """pyarrow imports it when it gets a number or a list, which takes a second and 50 MB."""
     _, archive = asyncio.run(written(tmp_path))
     for more in ([], ["--since", "3", "--seq"]):
-        told = (
+        message = (
             "import sys\nfrom muster.cli import app\n"
             f"app({['replay', 'history', 'orders', *more, '--log', archive]!r}, standalone_mode=False)\n"
             "assert 'pyarrow' in sys.modules and 'pandas' not in sys.modules"
         )
-        ran = subprocess.run([sys.executable, "-c", told], capture_output=True, text=True, check=False, timeout=120)
+        ran = subprocess.run([sys.executable, "-c", message], capture_output=True, text=True, check=False, timeout=120)
         assert ran.returncode == 0, ran.stderr

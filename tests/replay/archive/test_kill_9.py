@@ -21,8 +21,8 @@ def archive_until_killed(path: Path, root: Path, runs: int, *, after_s: float) -
     with subprocess.Popen(command, stdout=subprocess.PIPE, cwd=ROOT) as archiver:
         assert archiver.stdout is not None
         try:
-            told = [archiver.stdout.readline() for _ in range(runs)]
-            assert all(told), "the archiver ended by itself"
+            output = [archiver.stdout.readline() for _ in range(runs)]
+            assert all(output), "the archiver ended by itself"
             with contextlib.suppress(subprocess.TimeoutExpired):
                 archiver.wait(after_s)
         finally:

@@ -48,16 +48,16 @@ async def test_events_deleted_before_archiving_are_damage_and_not_compaction(tmp
     log.compact(0, 5)
     log.delete(0, 3)
     log.delete(1, 10)
-    said = (
+    text = (
         "records of .* were deleted before they were archived .partition 0 offsets 0 to 2, partition 1 offsets 0 to 9."
     )
     (damage,) = (await archived(log, tmp_path)).damage
-    assert re.match(said, damage)
+    assert re.match(text, damage)
     assert (await archived(log, tmp_path)).damage == ()
     found = await verified(tmp_path, log)
-    assert [re.match(said, each) is not None for each in found.damage] == [True]
+    assert [re.match(text, each) is not None for each in found.damage] == [True]
     assert [(part.deleted, part.holes) for part in found.partitions] == [(3, ((5, 6),)), (10, ())]
-    assert [re.match(said, each) is not None for each in (await opened(tmp_path)).warnings] == [True]
+    assert [re.match(text, each) is not None for each in (await opened(tmp_path)).warnings] == [True]
 
 
 async def test_events_deleted_after_archiving_are_not_missing(tmp_path: Path) -> None:
@@ -216,10 +216,10 @@ async def test_comparing_with_another_log_is_refused(tmp_path: Path) -> None:
 
 async def group_log() -> RawMemoryLog:
     """Return a partition with the events of a group, as owners write them."""
-    told = a_night()
+    reported = a_night()
     log = RawMemoryLog(1)
     await log.open()
-    for record in told.stored_records():
+    for record in reported.stored_records():
         log.write(0, key=record.key, value=record.value, headers=(MARK,))
     return log
 

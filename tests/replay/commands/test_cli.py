@@ -65,9 +65,9 @@ def test_piped_output_is_as_wide_as_columns_and_has_no_trailing_blanks(command: 
     """Nothing is cut off, and no line is padded."""
 
     def piped(columns: int) -> list[str]:
-        told = CliRunner().invoke(app, [*command, "--log", url], env={"COLUMNS": str(columns)})
-        assert told.exit_code == 0, told.output
-        lines = told.stdout.splitlines()
+        result = CliRunner().invoke(app, [*command, "--log", url], env={"COLUMNS": str(columns)})
+        assert result.exit_code == 0, result.output
+        lines = result.stdout.splitlines()
         assert max(map(len, lines)) <= columns
         assert all(line == line.rstrip() for line in lines)
         return lines
@@ -139,8 +139,8 @@ def test_a_generation_whose_rebalance_is_running_is_not_shown_as_reached(tmp_pat
     running.start(running.joined(a)).wait(3_000).complete().wait(100).stabilize({"a": {"t": [0]}})
     running.wait(60_000).start(running.joined(b))
     url = asyncio.run(sqlite_log(tmp_path / "running.db", running))
-    said = "it has generations 1 to 2; the rebalance to generation 2 is still running"
-    assert_fails(run("why", "orders", "--generation", "55", log=url), 1, "generation 55", said)
+    text = "it has generations 1 to 2; the rebalance to generation 2 is still running"
+    assert_fails(run("why", "orders", "--generation", "55", log=url), 1, "generation 55", text)
 
 
 def test_a_time_before_the_log_is_reported_with_its_extent(url: str) -> None:
@@ -177,10 +177,10 @@ def test_a_log_that_cannot_be_read_is_one_line(log: str, part: str) -> None:
 
 def test_a_log_of_a_newer_version_is_one_line(tmp_path: Path) -> None:
     """Exit code 2."""
-    told = script("orders").coordinator("a:1")
-    ((_, (elected,)), *_) = told.transitions
+    story = script("orders").coordinator("a:1")
+    ((_, (elected,)), *_) = story.transitions
     newer = records_of([msgspec.structs.replace(elected, format_level=99)], FORMAT_LEVEL)
-    url = asyncio.run(append(tmp_path, told.partition, newer))
+    url = asyncio.run(append(tmp_path, story.partition, newer))
     assert_fails(run("why", "orders", log=url), 2, "format level 99")
 
 
@@ -204,12 +204,12 @@ def test_properties_of_a_cluster_that_cannot_be_used_are_named(url: str, command
 
 def test_a_broken_record_is_shown_at_its_position(tmp_path: Path) -> None:
     """The command shows the events before it; the exit code says that the history is incomplete."""
-    told = script("orders").created()
-    url = asyncio.run(append(tmp_path, told.partition, *told.stored_transitions(), (broken_value("orders"),)))
+    story = script("orders").created()
+    url = asyncio.run(append(tmp_path, story.partition, *story.stored_transitions(), (broken_value("orders"),)))
     result = run("history", "orders", log=url)
     assert result.exit_code == 3
     assert "the group was created" in result.stdout
-    assert f"the record at partition {told.partition}, offset" in result.stdout
+    assert f"the record at partition {story.partition}, offset" in result.stdout
     assert "orders is quarantined" in run("groups", log=url).stdout.replace("\n", " ")
 
 
@@ -264,9 +264,9 @@ def test_an_irrelevant_unreadable_record_is_not_a_gap(tmp_path: Path) -> None:
 
 def test_the_readable_part_of_a_damaged_file_is_shown(tmp_path: Path) -> None:
     """With a warning and an exit code of its own: the result may be incomplete."""
-    told = script("orders").created()
+    story = script("orders").created()
     filler = [(Record(encode_key(RecordKey(f"g{n}", EntityKind.GROUP_CONFIG, "")), b"x" * 1000),) for n in range(100)]
-    url = asyncio.run(append(tmp_path, told.partition, *told.stored_transitions(), *filler))
+    url = asyncio.run(append(tmp_path, story.partition, *story.stored_transitions(), *filler))
     file = tmp_path / "muster.db"
     content = file.read_bytes()
     file.write_bytes(content[: len(content) - 10 * 4096])
@@ -278,9 +278,9 @@ def test_the_readable_part_of_a_damaged_file_is_shown(tmp_path: Path) -> None:
 
 def test_a_group_missing_from_a_damaged_file_may_have_existed(tmp_path: Path) -> None:
     """A missing group is no proof: the exit code is that of damage, also if a row has become empty."""
-    told = script("orders").created()
+    story = script("orders").created()
     filler = [(Record(encode_key(RecordKey(f"g{n}", EntityKind.GROUP_CONFIG, "")), b"x" * 1000),) for n in range(100)]
-    url = asyncio.run(append(tmp_path, told.partition, *filler, *told.stored_transitions()))
+    url = asyncio.run(append(tmp_path, story.partition, *filler, *story.stored_transitions()))
     file = tmp_path / "muster.db"
     content = bytearray(file.read_bytes())
     page = content.index(b"orders") // 4096 * 4096
@@ -292,13 +292,13 @@ def test_a_group_missing_from_a_damaged_file_may_have_existed(tmp_path: Path) ->
         assert "there is no group 'orders' in" in result.stderr
         assert "muster status names those behind a sidecar" in result.stderr
         assert f"muster replay: the event log {file} is damaged" in result.stderr
-        assert f"The unreadable records of partition {told.partition} were left out" in result.stderr
+        assert f"The unreadable records of partition {story.partition} were left out" in result.stderr
 
 
 def test_a_log_without_its_write_ahead_log_is_used_and_reported(tmp_path: Path) -> None:
     """The result has what is there; the exit code says that there may have been more."""
-    told = script("orders").created()
-    url = asyncio.run(append(tmp_path, told.partition, *told.stored_transitions()))
+    story = script("orders").created()
+    url = asyncio.run(append(tmp_path, story.partition, *story.stored_transitions()))
     file, copy = tmp_path / "muster.db", tmp_path / "copy.db"
 
     async def copy_while_it_is_open() -> None:
@@ -377,11 +377,11 @@ def test_verify_ends_with_1_when_something_is_found_and_with_2_when_nothing_can_
 
 def test_a_finding_of_verify_names_its_place_in_two_lines(tmp_path: Path) -> None:
     """Partition and offset, and below them group and seq."""
-    told = script("orders").created()
-    twice = told.stored_transitions()
-    url = asyncio.run(append(tmp_path, told.partition, *twice, *twice))
+    story = script("orders").created()
+    twice = story.stored_transitions()
+    url = asyncio.run(append(tmp_path, story.partition, *twice, *twice))
     lines = run("verify", log=url).stdout.splitlines()
-    place = next(number for number, line in enumerate(lines) if line.startswith(f"partition {told.partition}, offset"))
+    place = next(number for number, line in enumerate(lines) if line.startswith(f"partition {story.partition}, offset"))
     assert lines[place + 1].startswith("orders, seq 1 ")
     assert "\\n" not in lines[place]
 
@@ -390,8 +390,8 @@ def test_whatif_needs_another_setting(url: str) -> None:
     """And reports each rebalance with its reason."""
     assert_fails(run("whatif", "orders", log=url), 2, "at least one setting")
     assert_fails(run("whatif", "order", "--static", log=url), 1, "did you mean orders")
-    for asked in (("--session-timeout", "1m"), ("--session-timeout-ms", "60000"), ("--session-timeout-ms", "60s")):
-        assert "session.timeout.ms=60000" in run("whatif", "orders", *asked, log=url).stdout
+    for requested in (("--session-timeout", "1m"), ("--session-timeout-ms", "60000"), ("--session-timeout-ms", "60s")):
+        assert "session.timeout.ms=60000" in run("whatif", "orders", *requested, log=url).stdout
     both = run("whatif", "orders", "--session-timeout", "1m", "--session-timeout-ms", "60000", log=url)
     assert_fails(both, 2, "--session-timeout and --session-timeout-ms are the same option")
     without_unit = run("whatif", "orders", "--session-timeout", "60000", log=url)

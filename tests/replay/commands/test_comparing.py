@@ -78,8 +78,10 @@ def test_an_export_holds_together_as_its_log_does(url: str, tmp_path: Path, name
     assert [each.exit_code for each in read] == [0, 0], read[1].output
     one, other = (msgspec.json.decode(each.stdout) for each in read)
     assert one | {"log": ""} == other | {"log": ""}
-    asked = ("whatif", GROUP_ID, "--session-timeout", "45s", "--format", "jsonl")
-    verdicts = [[msgspec.json.decode(line)["verdict"] for line in _lines(*asked, log=log)] for log in (url, str(path))]
+    arguments = ("whatif", GROUP_ID, "--session-timeout", "45s", "--format", "jsonl")
+    verdicts = [
+        [msgspec.json.decode(line)["verdict"] for line in _lines(*arguments, log=log)] for log in (url, str(path))
+    ]
     assert verdicts[0] == verdicts[1] == ["would", "would-not", "would-not", "would"]
 
 
@@ -142,13 +144,13 @@ def test_findings_include_advice(tmp_path: Path) -> None:
 def test_a_window_of_a_what_if(url: str) -> None:
     """Earlier history is folded, later history is read as far as needed, and neither is reported."""
     starts = _starts(url)
-    asked = ("whatif", GROUP_ID, "--session-timeout", "45s", "--format", "jsonl")
-    every = _lines(*asked, log=url)
+    arguments = ("whatif", GROUP_ID, "--session-timeout", "45s", "--format", "jsonl")
+    every = _lines(*arguments, log=url)
     assert [msgspec.json.decode(line)["verdict"] for line in every] == ["would", "would-not", "would-not", "would"]
     since, until = instant(starts[1]), instant(starts[2])
-    assert _lines(*asked, "--since", since, "--until", until, log=url) == every[1:3]
-    assert _lines(*asked, "--since", since, log=url) == every[1:]
-    assert _lines(*asked, "--until", since, log=url) == every[:2]
+    assert _lines(*arguments, "--since", since, "--until", until, log=url) == every[1:3]
+    assert _lines(*arguments, "--since", since, log=url) == every[1:]
+    assert _lines(*arguments, "--until", since, log=url) == every[:2]
     table = run("whatif", GROUP_ID, "--session-timeout", "45s", "--since", since, "--until", until, "--log", url)
     assert f"2 of 2 rebalances of {GROUP_ID} would not have happened" in table.stdout
     nothing = run("whatif", GROUP_ID, "--static", "--since", "2100-01-01T00:00:00Z", "--log", url)
@@ -158,8 +160,8 @@ def test_a_window_of_a_what_if(url: str) -> None:
 def test_times_are_shown_in_the_zone(url: str) -> None:
     """In the tables' headers and cells, never in JSON."""
     for command in (("whatif", GROUP_ID, "--static"), ("diff", GROUP_ID, "1", "2")):
-        told = run(*command, "--tz", "Asia/Tokyo", "--log", url)
-        assert "UTC+09:00" in told.stdout, told.output
+        result = run(*command, "--tz", "Asia/Tokyo", "--log", url)
+        assert "UTC+09:00" in result.stdout, result.output
         assert "UTC+09:00" not in run(*command, "--tz", "Asia/Tokyo", "--format", "json", "--log", url).stdout
 
 
@@ -195,11 +197,11 @@ def test_verify_of_a_part_names_what_was_checked(url: str) -> None:
     assert (part["window"]["since"], whole["window"]) == (middle, None)
     assert part["events"] + part["folded"] == whole["events"] == whole["decided_again"]
     assert part["decided_again"] == part["events"] > 0
-    for asked, told in (
+    for requested, reported in (
         (("--group", "x*"), "no group"),
         (("--since", "2050-01-01T00:00"), "it covers "),
         (("--since", "7"), "--since 7: a number is not a time; give a time"),
     ):
-        result = run("verify", "--log", url, *asked)
+        result = run("verify", "--log", url, *requested)
         assert (result.exit_code in (1, 2), result.stdout, result.stderr.count("\n")) == (True, "", 1), result.output
-        assert told in result.stderr
+        assert reported in result.stderr

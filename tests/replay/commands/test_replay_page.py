@@ -43,17 +43,17 @@ def test_each_command_has_an_example_there() -> None:
 )
 def test_the_shell_completes_commands_and_options(words: str, completed: set[str]) -> None:
     """As bash requests it; this includes a command whose module has not been imported yet."""
-    asked = {
+    request = {
         "_MUSTER_COMPLETE": "complete_bash",
         "COMP_WORDS": f"muster {words}",
         "COMP_CWORD": f"{len(words.split())}",
     }
-    told = subprocess.run(
+    result = subprocess.run(
         [sys.executable, "-c", "import sys; sys.argv = ['muster']; from muster.cli import main; main()"],
         capture_output=True,
         text=True,
-        env={**os.environ, **asked},
+        env={**os.environ, **request},
         timeout=120,
         check=True,
     )
-    assert set(told.stdout.split()) == completed
+    assert set(result.stdout.split()) == completed

@@ -63,8 +63,8 @@ def test_after_a_clock_step_back_the_extent_is_the_earliest_and_latest_time(tmp_
     back.wait(1_000).complete(back.rejoined(back.of("a"))).stabilize({})
     url = asyncio.run(sqlite_log(tmp_path / "back.db", back))
     begin, end = (in_zone(instant(each), UTC).replace("T", " ")[:23] for each in (earliest, latest))
-    told = run(*command, "--since", "2027-01-01", log=url)
-    told_of = " ".join((told.stdout + told.stderr).replace("T", " ").replace("Z", " ").split())
+    result = run(*command, "--since", "2027-01-01", log=url)
+    told_of = " ".join((result.stdout + result.stderr).replace("T", " ").replace("Z", " ").split())
     assert end in told_of
     assert begin in told_of or command == ["digest"]  # which only says where the log ends
 
@@ -89,10 +89,10 @@ def test_a_window_outside_of_the_history_is_reported_with_its_extent(
 @pytest.mark.parametrize("form", ["table", "md"])
 def test_a_window_without_events_is_reported_with_the_extent(url: str, form: str) -> None:
     """The log has groups, but none in that time."""
-    told = run("groups", "--since", "2027-01-01", "--format", form, log=url).stdout.replace("\\", "")
-    told = " ".join(told.split())
-    assert f"No group has an event in {url.removeprefix('sqlite:///')} since 2027-01-01 00:00:00.000 UTC; " in told
-    assert "it covers 2026-11-21 02:00:00.000 UTC to 2026-11-21 03:" in told
+    reported = run("groups", "--since", "2027-01-01", "--format", form, log=url).stdout.replace("\\", "")
+    reported = " ".join(reported.split())
+    assert f"No group has an event in {url.removeprefix('sqlite:///')} since 2027-01-01 00:00:00.000 UTC; " in reported
+    assert "it covers 2026-11-21 02:00:00.000 UTC to 2026-11-21 03:" in reported
     early = run("groups", "--until", "2020-01-01", "--format", form, log=url).stdout
     assert "until 2020-01-01 00:00:00.000 UTC." in " ".join(early.split())
 
@@ -130,43 +130,43 @@ def test_each_time_bears_its_zone_where_the_clocks_are_changed(tmp_path: Path) -
     groups += [across_the_change("payments", later_ms=3_600_000)]
     url = asyncio.run(sqlite_log(tmp_path / "muster.db", *groups))
 
-    def told(*command: str) -> str:
+    def reported(*command: str) -> str:
         result = run(*command, "--tz", "Europe/Berlin", log=url)
         assert result.exit_code == 0, result.output
         return " ".join(result.stdout.split())
 
-    overview = told("groups")
+    overview = reported("groups")
     assert "UTC" not in overview[: overview.index("2026-10-25")]
     assert "2026-10-25 02:59:48 UTC+02:00" in overview
     assert "2026-10-25 02:59:48 UTC+01:00" in overview
-    incident = told("why", "orders", "--generation", "2")
+    incident = reported("why", "orders", "--generation", "2")
     assert incident.startswith("2026-10-25 02:59:48.835 UTC+02:00, slow-member")
     assert "02:00:08.835 UTC+01:00 recorded 'billing-1' (10.0.0.7) rejoined" in incident
-    asked = told("diff", "orders", "2026-10-25T00:59Z", "2026-10-25T01:00Z")
-    assert "To 2026-10-25 02:59:48.835 UTC+02:00, seq 11" in asked
-    assert "asked for 2026-10-25 02:00:00.000 UTC+01:00" in asked
-    assert "Began (UTC+02:00) Seq" in told("whatif", "orders", "--session-timeout", "60s")  # of both
+    found = reported("diff", "orders", "2026-10-25T00:59Z", "2026-10-25T01:00Z")
+    assert "To 2026-10-25 02:59:48.835 UTC+02:00, seq 11" in found
+    assert "asked for 2026-10-25 02:00:00.000 UTC+01:00" in found
+    assert "Began (UTC+02:00) Seq" in reported("whatif", "orders", "--session-timeout", "60s")  # of both
     for form in ("table", "md"):
-        of_two = told("whatif", "bills", "--session-timeout", "60s", "--format", form)
+        of_two = reported("whatif", "bills", "--session-timeout", "60s", "--format", form)
         assert "Began (" not in of_two
         assert "2026-10-25 02:50:35.800 UTC+02:00" in of_two
         assert "2026-10-25 02:00:18.835 UTC+01:00" in of_two
-    lines = told("history", "orders")
+    lines = reported("history", "orders")
     assert lines.index("2026-10-25 UTC+02:00") < lines.index("2026-10-25 UTC+01:00 02:00:08.835")
 
 
 def across_the_change(name: str, *, later_ms: int = 0) -> Script:
     """Return a group whose second rebalance begins before 01:00Z and ends after it, or this much later."""
     began_ms = 1_792_889_400_000 + later_ms  # 2026-10-25T00:50:00Z
-    told = Script(name, partition=partition_for(name, PARTITIONS), begin_ms=began_ms).coordinator("coordinator-a:100")
-    told.wait(5_000).created()
-    told.start(told.joined(told.member("billing-1")), timeout_ms=3_000)
-    told.wait(400).advanced(told.joined(told.member("billing-2")))
-    told.wait(2_600).complete(cause=Cause.INITIAL_DELAY_ELAPSED)
-    told.wait(35).stabilize({"billing-1": {"orders": [0, 1]}, "billing-2": {"orders": [2, 3]}})
-    told.wait(580_000).start(told.removed(told.of("billing-2"), Cause.SESSION_EXPIRED, silent_ms=45_020))
-    told.wait(20_000).complete(told.rejoined(told.of("billing-1")))
-    return told.wait(80).stabilize({"billing-1": {"orders": [0, 1, 2, 3]}})
+    story = Script(name, partition=partition_for(name, PARTITIONS), begin_ms=began_ms).coordinator("coordinator-a:100")
+    story.wait(5_000).created()
+    story.start(story.joined(story.member("billing-1")), timeout_ms=3_000)
+    story.wait(400).advanced(story.joined(story.member("billing-2")))
+    story.wait(2_600).complete(cause=Cause.INITIAL_DELAY_ELAPSED)
+    story.wait(35).stabilize({"billing-1": {"orders": [0, 1]}, "billing-2": {"orders": [2, 3]}})
+    story.wait(580_000).start(story.removed(story.of("billing-2"), Cause.SESSION_EXPIRED, silent_ms=45_020))
+    story.wait(20_000).complete(story.rejoined(story.of("billing-1")))
+    return story.wait(80).stabilize({"billing-1": {"orders": [0, 1, 2, 3]}})
 
 
 def test_a_piped_table_has_the_whole_time_in_each_line(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -197,13 +197,13 @@ HOSTILE = "\x1b[2J\u202e[red]\r\n<script>alert(1)</script> | `x` @all \x9b2J\u20
 @pytest.mark.parametrize("name", [HOSTILE, 32_000 * "L"], ids=["control characters", "32 KB"])
 def test_whatever_clients_are_called_is_printable_and_short(tmp_path: Path, name: str, form: str) -> None:
     """The name of a group, instance, client, host or topic neither affects a terminal nor fills it."""
-    told = Script(name, partition=partition_for(name, PARTITIONS)).coordinator(f"host{HOSTILE}:1")
-    told.created().start(told.joined(told.member(name, host=f"/{HOSTILE}", client_id=name)))
-    told.wait(400).advanced(told.joined(told.member("b" + name)))
-    told.wait(2_600).complete().wait(35).stabilize({name: {HOSTILE: [0, 1]}, "b" + name: {"orders": [2, 3]}})
-    told.wait(580_000).start(told.removed(told.of("b" + name), Cause.SESSION_EXPIRED, silent_ms=45_020))
-    told.wait(20_000).complete(told.rejoined(told.of(name))).wait(80).stabilize({name: {"orders": [0]}})
-    url = asyncio.run(sqlite_log(tmp_path / "muster.db", told))
+    story = Script(name, partition=partition_for(name, PARTITIONS)).coordinator(f"host{HOSTILE}:1")
+    story.created().start(story.joined(story.member(name, host=f"/{HOSTILE}", client_id=name)))
+    story.wait(400).advanced(story.joined(story.member("b" + name)))
+    story.wait(2_600).complete().wait(35).stabilize({name: {HOSTILE: [0, 1]}, "b" + name: {"orders": [2, 3]}})
+    story.wait(580_000).start(story.removed(story.of("b" + name), Cause.SESSION_EXPIRED, silent_ms=45_020))
+    story.wait(20_000).complete(story.rejoined(story.of(name))).wait(80).stabilize({name: {"orders": [0]}})
+    url = asyncio.run(sqlite_log(tmp_path / "muster.db", story))
     commands = [
         "groups",
         "verify",
@@ -224,11 +224,11 @@ def test_whatever_clients_are_called_is_printable_and_short(tmp_path: Path, name
 
 def test_json_of_a_history_is_one_document(url: str) -> None:
     """It has the same events as JSON lines, with the window first."""
-    told = msgspec.json.decode(run("history", "orders", "--since", "40", "--seq", "--format", "json", log=url).stdout)
+    output = msgspec.json.decode(run("history", "orders", "--since", "40", "--seq", "--format", "json", log=url).stdout)
     lines = run("history", "orders", "--since", "40", "--seq", "--format", "jsonl", log=url).stdout.splitlines()
-    assert told["lines"] == [msgspec.json.decode(line) for line in lines]
-    assert told["window"]["since_seq"] == 40
-    assert (told["group_id"], list(told)) == ("orders", ["group_id", "log", "window", "lines"])
+    assert output["lines"] == [msgspec.json.decode(line) for line in lines]
+    assert output["window"]["since_seq"] == 40
+    assert (output["group_id"], list(output)) == ("orders", ["group_id", "log", "window", "lines"])
 
 
 def test_groups_are_chosen_and_sorted(url: str) -> None:
@@ -264,8 +264,8 @@ def test_all_groups_at_one_instant(url: str) -> None:
 
 def test_following_shows_what_is_appended(tmp_path: Path) -> None:
     """Each follower prints a line for each event as soon as it is there; after an interrupt it exits silently."""
-    told = script("orders").created()
-    url = asyncio.run(append(tmp_path, told.partition, *told.stored_transitions()))
+    story = script("orders").created()
+    url = asyncio.run(append(tmp_path, story.partition, *story.stored_transitions()))
     command = [sys.executable, "-m", "muster", "replay", "history", "orders", "--follow", "--log", url]
     with contextlib.ExitStack() as stack:
         followers = []
@@ -277,8 +277,8 @@ def test_following_shows_what_is_appended(tmp_path: Path) -> None:
             assert each.stdout is not None
             assert "What happened to orders" in each.stdout.readline()
             assert "the group was created" in each.stdout.readline()
-        more = told.start(told.joined(told.member("billing-9"))).stored_transitions()[1:]
-        asyncio.run(append(tmp_path, told.partition, *more))
+        more = story.start(story.joined(story.member("billing-9"))).stored_transitions()[1:]
+        asyncio.run(append(tmp_path, story.partition, *more))
         for each in followers:
             assert each.stdout is not None
             assert "billing-9" in each.stdout.readline()
@@ -307,17 +307,17 @@ def test_a_closed_pipe_ends_a_command_silently(url: str, command: list[str]) -> 
     """As with SIGPIPE: the reader got what it wanted, and the log is sound."""
     read, write = os.pipe()
     os.close(read)
-    told = [sys.executable, "-m", "muster", "replay", *command, "--log", url]
-    ended = subprocess.run(told, stdout=write, stderr=subprocess.PIPE, timeout=60, check=False, env=BUFFERED)
+    arguments = [sys.executable, "-m", "muster", "replay", *command, "--log", url]
+    ended = subprocess.run(arguments, stdout=write, stderr=subprocess.PIPE, timeout=60, check=False, env=BUFFERED)
     os.close(write)
     assert (ended.returncode, ended.stderr) == (128 + signal.SIGPIPE, b"")
 
 
 def test_a_closed_output_is_not_written(url: str) -> None:
     """The exit code is the same nevertheless."""
-    told = [sys.executable, "-m", "muster", "replay", "groups", "--log", url]
+    arguments = [sys.executable, "-m", "muster", "replay", "groups", "--log", url]
     for end, code in (([], 0), (["--group", "nobody"], 1)):
-        command = ["sh", "-c", '"$@" >&-', "sh", *told, *end]
+        command = ["sh", "-c", '"$@" >&-', "sh", *arguments, *end]
         ended = subprocess.run(command, stderr=subprocess.PIPE, text=True, timeout=60, check=False)
         assert ended.returncode == code
         assert "Traceback" not in ended.stderr
@@ -326,7 +326,7 @@ def test_a_closed_output_is_not_written(url: str) -> None:
 def test_a_piped_history_has_a_line_for_each_event_with_day_and_zone(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """For grep and cut: time, seq, generation and text, under a header with the same columns."""
     monkeypatch.delenv("COLUMNS", raising=False)
-    told = [
+    output = [
         msgspec.json.decode(each)
         for each in run("history", "orders", "--format", "jsonl", log=url).stdout.split("\n")[:-1]
     ]
@@ -334,7 +334,7 @@ def test_a_piped_history_has_a_line_for_each_event_with_day_and_zone(url: str, m
     head, *lines = piped.splitlines()
     assert head.split() == ["Time", "Seq", "Gen", "What", "happened", "to", "orders"]
     starts = [head.index(name) + len(name) for name in ("Seq", "Gen")] + [head.index("What")]
-    for line, each in zip(lines, told, strict=True):
+    for line, each in zip(lines, output, strict=True):
         seq, generation = ("" if each[name] is None else str(each[name]) for name in ("seq", "generation"))
         assert line.startswith(each["at"])
         assert line[: starts[0]].endswith(f"  {seq}")
@@ -344,9 +344,9 @@ def test_a_piped_history_has_a_line_for_each_event_with_day_and_zone(url: str, m
 
 def test_a_history_in_markdown_is_a_table_of_the_same_lines(url: str) -> None:
     """It has one header."""
-    told = run("history", "orders", "--format", "jsonl", log=url).stdout.splitlines()
+    output = run("history", "orders", "--format", "jsonl", log=url).stdout.splitlines()
     head, rule, *rows = run("history", "orders", "--all", "--format", "md", log=url).stdout.splitlines()
-    assert (head.count("|"), rule.count("|"), len(rows)) == (5, 5, len(told))
+    assert (head.count("|"), rule.count("|"), len(rows)) == (5, 5, len(output))
     assert all(row.count(" | ") == 3 for row in rows)
 
 
@@ -391,18 +391,18 @@ def test_the_last_by_which_groups_are_sorted_is_the_one_that_is_shown() -> None:
         owner=Owner.MUSTER,
     )
     last = LastIncident(kind="crash", grade=Grade.RECORDED, headline="", started_at=late, ended_at=late)
-    told = msgspec.structs.replace(line, last_incident=last)
-    assert (line.last_at, told.last_at) == (early, late)
-    assert sorted((line, told), key=SORTS[Sort.LAST]) == [told, line]
+    reported = msgspec.structs.replace(line, last_incident=last)
+    assert (line.last_at, reported.last_at) == (early, late)
+    assert sorted((line, reported), key=SORTS[Sort.LAST]) == [reported, line]
 
 
 @pytest.mark.parametrize("command", [each.name for each in app.registered_commands])
 def test_the_help_has_each_option_whole_in_80_columns(command: str) -> None:
     """No name is cut off or broken, as `muster` prints it; nor are names in the descriptions."""
-    told = CliRunner().invoke(muster, ["replay", command, "--help"], env={"COLUMNS": "80", "TERM": "dumb"}).stdout
-    assert "--log " in told
-    assert "…" not in told
-    assert all(len(each) < 30 for each in re.findall(r"<[^>]*\|[^>]*", told)), told  # choices in two lines
+    output = CliRunner().invoke(muster, ["replay", command, "--help"], env={"COLUMNS": "80", "TERM": "dumb"}).stdout
+    assert "--log " in output
+    assert "…" not in output
+    assert all(len(each) < 30 for each in re.findall(r"<[^>]*\|[^>]*", output)), output  # choices in two lines
 
 
 @pytest.mark.parametrize("ms", ["x", "-1", "2147483648", "9" * 5_000, "1.5", "\u0661"])

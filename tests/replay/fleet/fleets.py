@@ -85,10 +85,10 @@ async def _lives() -> MemoryStorage:
     first = await SimulatedProcess(storage).start()
     for group_id in GROUPS:
         first.group_id = GroupId(group_id)
-        told = await first.stable_group("a", "b", "c")
+        outcomes = await first.stable_group("a", "b", "c")
         await first.join("b")
         if group_id != "e-mail":
-            leaving = first.leave(told["a"].member_id)
+            leaving = first.leave(outcomes["a"].member_id)
             rejoins = [first.join("b"), first.join("c")]
             assert (await leaving).error.value == 0
             for joined in [await rejoin for rejoin in rejoins]:
@@ -207,16 +207,16 @@ INCIDENTS = (
 )  # fmt: skip
 
 
-async def told_by_why(log: EventLog) -> tuple[Rows, Rows]:
+async def results_of_why(log: EventLog) -> tuple[Rows, Rows]:
     """Return the rebalances and incidents of all groups from the JSON output, as the columns CAUSES and INCIDENTS."""
     rebalances: Rows = []
-    told: Rows = []
+    reported: Rows = []
     for history in (await read_histories(log)).values():
         for incident in incidents(history):
             whole: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(incident))
-            told.append(_incident(whole))
+            reported.append(_incident(whole))
             rebalances += [_rebalance(each, whole) for each in whole["rebalances"]]
-    return in_order(rebalances), in_order(told)
+    return in_order(rebalances), in_order(reported)
 
 
 def _incident(whole: Mapping[str, Any]) -> dict[str, Any]:

@@ -129,9 +129,9 @@ class Standalone:
 
 
 def free_port() -> int:
-    with socket.socket() as asked:
-        asked.bind(("127.0.0.1", 0))
-        port: int = asked.getsockname()[1]
+    with socket.socket() as requested:
+        requested.bind(("127.0.0.1", 0))
+        port: int = requested.getsockname()[1]
         return port
 
 
@@ -163,11 +163,11 @@ async def test_a_cluster_archives_and_builds_as_this_process_does(
     await asyncio.to_thread(TopicSink(fleet=what, url=url, security=NOT_SECURED).write, spooled, lambda _records: None)
     there, here = tmp_path / "there", tmp_path / "here"
     to_archive = ("fleet", "archive", "--engine", "spark", "--log", url, "--to", str(there / "archive"))
-    said = cluster.submit(str(SCRIPT), *to_archive, packages=PACKAGE)
-    assert f" at {cluster.master}, 2 tasks at once" in said
+    reported = cluster.submit(str(SCRIPT), *to_archive, packages=PACKAGE)
+    assert f" at {cluster.master}, 2 tasks at once" in reported
     to_tables = ("fleet", "build", "--engine", "spark", "--archive", str(there / "archive"), "--to", str(there / "t"))
-    said = cluster.submit(str(SCRIPT), *to_tables)
-    assert "DAGScheduler" not in said
+    reported = cluster.submit(str(SCRIPT), *to_tables)
+    assert "DAGScheduler" not in reported
 
     log = KafkaEventLog([kafka_broker.bootstrap], topic, read_only=True)
     await log.open()

@@ -44,20 +44,20 @@ NAMES: Final = (*sorted(SCENARIOS), *OF_DAYS, OF_LOTS)
 def _line_of(scenario: JudgedScenario) -> str:
     """Return the events, processes, incidents and rebalances of each seed."""
     cases = [play(scenario, seed) for seed in SEEDS]
-    told = " / ".join(
+    text = " / ".join(
         f"{_events(case.history.items)} events, {len(set(case.names.values()))} processes, {_incidents(case.truths)}"
         for case in cases
     )
     checksum = _checksum(each for case in cases for each in (*_times(case.history.items), *map(_truth, case.truths)))
-    return f"{scenario.name} ({scenario.sort}): {told} [{checksum:08x}]"
+    return f"{scenario.name} ({scenario.sort}): {text} [{checksum:08x}]"
 
 
 def _line_of_days(name: str) -> str:
     number, span = OF_DAYS.index(name), SimulatedDays(MONDAY_MS, DAYS)
     lived = live(number, GroupId(name), number, span, outages(Random(f"outages {number}"), span))
     checksum = _checksum((*_times(lived.told), *map(_truth, lived.truths)))
-    told = f"{_events(lived.told)} events, {len(set(lived.names.values()))} processes, {_incidents(lived.truths)}"
-    return f"{name}: {lived.setting}: {told} [{checksum:08x}]"
+    text = f"{_events(lived.told)} events, {len(set(lived.names.values()))} processes, {_incidents(lived.truths)}"
+    return f"{name}: {lived.setting}: {text} [{checksum:08x}]"
 
 
 def _line_of_lots() -> str:

@@ -31,9 +31,9 @@ from tests.replay.fleet.fleets import (
     all_tables,
     in_order,
     judged,
+    results_of_why,
     rows_of,
     timestamps,
-    told_by_why,
     up_to,
 )
 from tests.replay.written import broken_value
@@ -74,9 +74,9 @@ async def tables_of(log: ArchiveLog, to: Path, engine: Engine) -> Built:
 
 
 async def assert_told_as_by_why(log: ArchiveLog, tables: Path) -> None:
-    rebalances, told = await told_by_why(log)
+    rebalances, reported = await results_of_why(log)
     assert in_order(rows_of(tables, "rebalances"), CAUSES) == rebalances
-    assert in_order(rows_of(tables, "incidents"), INCIDENTS) == told
+    assert in_order(rows_of(tables, "incidents"), INCIDENTS) == reported
 
 
 def changed(change: Callable[[list[StoredRecord]], list[StoredRecord]]) -> MemoryStorage:
@@ -133,8 +133,8 @@ async def test_a_loss_is_found_by_seq_and_reported(engine: Engine, tmp_path: Pat
     )
     await tables_of(log, tmp_path / "tables", engine)
     await assert_told_as_by_why(log, tmp_path / "tables")
-    asked = AskedRows(since_ms=None, until_ms=None, groups=GROUP, limit=100)
-    assert len(incidents(tmp_path / "tables", asked, None, Order.TIME).rows) > 0
+    requested = AskedRows(since_ms=None, until_ms=None, groups=GROUP, limit=100)
+    assert len(incidents(tmp_path / "tables", requested, None, Order.TIME).rows) > 0
     notes = [note for row in rows_of(tmp_path / "tables", "incidents") for note in row["notes"]]
     assert any("is not in the log" in note for note in notes), notes
 

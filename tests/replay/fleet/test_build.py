@@ -148,34 +148,34 @@ async def test_tables_that_another_build_is_writing_are_read_as_the_last_one_lef
     """New files do not count until a manifest lists them; the old ones stay for a while."""
     storage = judged(SEEDS)
     await built(up_to(storage, 0.5), tmp_path)
-    before, told = top(tmp_path, AskedRows()), current(tmp_path)
+    before, reported = top(tmp_path, AskedRows()), current(tmp_path)
     (tmp_path / "rebalances" / "000002-0123456789abcdef0123456789abcdef-closed.parquet").write_bytes(
         b"PAR1 and not much more"
     )
     assert top(tmp_path, AskedRows()) == before
     await built(storage, tmp_path)
-    assert all((tmp_path / part.path).exists() for part in told.parts), "somebody reads through the build before"
+    assert all((tmp_path / part.path).exists() for part in reported.parts), "somebody reads through the build before"
     assert not (tmp_path / "rebalances" / "000002-0123456789abcdef0123456789abcdef-closed.parquet").exists(), (
         "a leftover stays for ever"
     )
     assert top(tmp_path, AskedRows()) != before
     await built(storage, tmp_path, rebuild=True, grace_ms=0)
-    assert not all((tmp_path / part.path).exists() for part in told.parts)
+    assert not all((tmp_path / part.path).exists() for part in reported.parts)
 
 
 async def test_readers_of_the_tables_have_an_hour_however_many_builds_are_made(tmp_path: Path) -> None:
     """DuckDB opens the files of a view when rows are requested; Spark does, too."""
     storage = judged(SEEDS[:20])
     await built(up_to(storage, 0.4), tmp_path)
-    told = current(tmp_path)
-    files_of = read_parquet(tmp_path / part.path for part in told.of("rebalances"))
+    reported = current(tmp_path)
+    files_of = read_parquet(tmp_path / part.path for part in reported.of("rebalances"))
     reader = duckdb.connect()
     reader.execute(f"create view rebalances as from {files_of}")
     for share in (0.6, 0.8, 1.0):
         await built(up_to(storage, share), tmp_path)
     counted = reader.execute("select count(*) from rebalances").fetchone()
     assert counted is not None
-    assert counted[0] == told.rows("rebalances")
+    assert counted[0] == reported.rows("rebalances")
     next_one = tmp_path / "_builds" / "000002.json"
     manifest = msgspec.json.decode(next_one.read_bytes())
     manifest["made_ms"] -= builds.GRACE_MS
@@ -183,7 +183,7 @@ async def test_readers_of_the_tables_have_an_hour_however_many_builds_are_made(t
     await built(storage, tmp_path)
     assert not (tmp_path / "_builds" / "000001.json").exists()
     assert next_one.exists(), "the build after it was made later than an hour ago"
-    assert not all((tmp_path / part.path).exists() for part in told.of("rebalances"))
+    assert not all((tmp_path / part.path).exists() for part in reported.of("rebalances"))
 
 
 async def test_a_clock_that_was_ahead_keeps_no_build_for_longer(tmp_path: Path) -> None:
@@ -210,9 +210,9 @@ async def test_the_pages_sql_reads_the_table_as_the_last_build_left_it(
     monkeypatch.chdir(tmp_path)
     opening, *queries = re.findall(r"```sql\n(.*?)```", DOCS.read_text(encoding="utf-8"), re.DOTALL)
     (query,) = (each for each in queries if each.startswith("select trigger, count(*) as rebalances"))
-    told = duckdb.connect().execute(opening).execute(query).fetchall()
+    found = duckdb.connect().execute(opening).execute(query).fetchall()
     rows = rows_of(tmp_path / "fleet", "rebalances")
-    assert {trigger: count for trigger, count, *_ in told} == Counter(row["trigger"] for row in rows)
+    assert {trigger: count for trigger, count, *_ in found} == Counter(row["trigger"] for row in rows)
     there = len(list((tmp_path / "fleet" / "rebalances").glob("*.parquet")))
     assert there > len(current(tmp_path / "fleet").of("rebalances"))
 
@@ -303,13 +303,13 @@ async def test_a_folder_that_reads_as_a_pattern_is_itself_alone(tmp_path: Path) 
     """DuckDB treats paths as patterns: `st*r` would match its neighbour's files, too."""
     storage = judged([3, 5])
     await built(storage, tmp_path / "plain")
-    told = top(tmp_path / "plain", AskedRows())
+    reported = top(tmp_path / "plain", AskedRows())
     for name in ("st*r", "[st]tar"):
         for share in (0.6, 1.0):
             await built(up_to(storage, share), tmp_path / name)
             shutil.copytree(tmp_path / name, tmp_path / "star", dirs_exist_ok=True)
         assert all_tables(tmp_path / name) == all_tables(tmp_path / "plain"), name
-        assert top(tmp_path / name, AskedRows()) == told, name
+        assert top(tmp_path / name, AskedRows()) == reported, name
 
 
 @pytest.mark.parametrize(

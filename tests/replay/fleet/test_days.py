@@ -176,8 +176,8 @@ def test_a_process_that_joins_again_and_again_flaps(tmp_path: Path) -> None:
     own = {"trigger_client_id": "app", "trigger_client_host": "/10.0.0.7"}
     started = ("rebalances", row("rebalances", -1_000, **own))
     (flapping,) = days(tmp_path, *rows, started, stay(0, None, client_id="calm"))["flapping_members"]
-    told = ("process", "is_static", "stays", "at_once", "shortest_ms", "triggered")
-    assert [flapping[name] for name in told] == ["app at 10.0.0.7", False, 4, 1, MINUTE_MS, 1]
+    arguments = ("process", "is_static", "stays", "at_once", "shortest_ms", "triggered")
+    assert [flapping[name] for name in arguments] == ["app at 10.0.0.7", False, 4, 1, MINUTE_MS, 1]
 
 
 def test_indistinguishable_processes_do_not_flap_for_being_many(tmp_path: Path) -> None:
@@ -194,7 +194,7 @@ def test_an_instance_flaps_whatever_its_host(tmp_path: Path) -> None:
     assert (flapping["process"], flapping["is_static"], flapping["stays"]) == ("billing-2", True, 3)
 
 
-def told_incident(kind: str, after_ms: int, *culprits: str, took_ms: int = MINUTE_MS) -> tuple[str, tuple[object, ...]]:
+def incident_row(kind: str, after_ms: int, *culprits: str, took_ms: int = MINUTE_MS) -> tuple[str, tuple[object, ...]]:
     ended_ms = wall_ms_of(NIGHT) + after_ms + took_ms  # type: ignore[arg-type]
     given = {"kind": kind, "culprits": list(culprits), "ended_at": micros(ended_ms)}
     return "incidents", row("incidents", after_ms, **given)
@@ -209,7 +209,7 @@ def test_a_group_that_is_deployed_again_and_again_does_not_flap(
     rows = []
     for hour in range(4):
         began_ms, name = -(hour + 1) * 60 * MINUTE_MS, f"app-{hour}"
-        rows.append(told_incident(kind, began_ms, f"app-{hour - 1}", instance or name))
+        rows.append(incident_row(kind, began_ms, f"app-{hour - 1}", instance or name))
         joined_ms = began_ms + (30_000 if instance is None else -30_000)
         rows.append(stay(joined_ms, MINUTE_MS, member_id=name, group_instance_id=instance))
     assert days(tmp_path, *rows)["flapping_members"] == []
@@ -225,7 +225,7 @@ def test_members_that_are_brought_back_by_others_do_not_flap(tmp_path: Path, kin
     rows = []
     for hour in range(3):
         began_ms = -(hour + 1) * 60 * MINUTE_MS
-        rows += [told_incident(kind, began_ms), stay(began_ms + 1_000, MINUTE_MS, member_id=f"app-{hour}")]
+        rows += [incident_row(kind, began_ms), stay(began_ms + 1_000, MINUTE_MS, member_id=f"app-{hour}")]
     assert len(days(tmp_path, *rows)["flapping_members"]) == flap
 
 
@@ -241,9 +241,9 @@ def test_a_day_adds_up_what_began_on_it(tmp_path: Path) -> None:
         crash("orders", 0, known_partition_ms=7, kind="restart"),
         stay(0, 25 * 60 * MINUTE_MS),
     ]
-    told = days(tmp_path, *rows)["group_day"]
+    reported = days(tmp_path, *rows)["group_day"]
     names = ("rebalances", "rebalancing_ms", "longest_ms", "incidents", "unknown", "worst_kind", "joined", "left")
-    assert {str(day["day"])[-2:]: [day[name] for name in names] for day in told} == {
+    assert {str(day["day"])[-2:]: [day[name] for name in names] for day in reported} == {
         "21": [2, 30, 20, 2, 1, "restart", 1, 0],
         "22": [1, 0, None, 0, 0, None, 0, 0],
         "23": [0, 0, None, 0, 0, None, 0, 1],
@@ -259,10 +259,10 @@ async def test_partitions_that_moved_are_those_that_the_replay_counts(tmp_path: 
         for incident in incidents(history):
             expected[incident.group_id, incident.started_at[:10]] += incident.cost.partitions_moved or 0
     tables = all_tables(tmp_path)
-    told = {(each["group_id"], str(each["day"])): each["partitions_moved"] for each in tables["group_day"]}
-    assert {day: moved for day, moved in told.items() if moved} == +expected
+    reported = {(each["group_id"], str(each["day"])): each["partitions_moved"] for each in tables["group_day"]}
+    assert {day: moved for day, moved in reported.items() if moved} == +expected
     alone = sum(each["partitions_moved"] or 0 for each in tables["rebalances"])
-    assert sum(told.values()) > alone > 0
+    assert sum(reported.values()) > alone > 0
 
 
 def test_a_changed_day_is_rebuilt_and_the_others_stay(tmp_path: Path) -> None:
@@ -306,11 +306,11 @@ def test_builds_that_do_not_fit_into_memory_take_a_few_days_at_a_time(
     """Each row of these tables depends on one day only, so that they are the same."""
     rows = [crash(f"group-{group}", DAY_MS * day) for day in range(6) for group in range(MANY)]
     at_once = days(tmp_path / "at-once", *rows)
-    asked: list[int] = []
+    requests: list[int] = []
     answered = days_module._answered
 
     def of_two_at_most(connection: duckdb.DuckDBPyConnection, name: str, some: Sequence[int]) -> pa.Table:
-        asked.append(len(some))
+        requests.append(len(some))
         if len(some) > 2 and name != "storms":
             raise duckdb.OutOfMemoryException("Out of Memory Error: failed to pin block")
         return answered(connection, name, some)
@@ -318,7 +318,7 @@ def test_builds_that_do_not_fit_into_memory_take_a_few_days_at_a_time(
     monkeypatch.setattr(days_module, "_answered", of_two_at_most)
     assert days(tmp_path / "by-two", *rows) == at_once
     assert len(at_once["group_day"]) == 6 * MANY
-    assert min(asked) <= 2 < max(asked)
+    assert min(requests) <= 2 < max(requests)
 
 
 def test_a_day_that_is_too_large_may_have_more_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

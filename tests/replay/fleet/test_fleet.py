@@ -49,18 +49,18 @@ def sqlite_log(lived_log: MemoryStorage, tmp_path_factory: pytest.TempPathFactor
 def tables(sqlite_log: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The tables of this log."""
     folder = tmp_path_factory.mktemp("tables")
-    built = asked_wide("fleet", "build", "--log", sqlite_log, "--to", str(folder))
+    built = run_wide("fleet", "build", "--log", sqlite_log, "--to", str(folder))
     assert built.returncode == 0, built.stderr
     assert " KB of events are too few for Spark to be worth its start)" in built.stdout
     return folder
 
 
-def asked_wide(*args: str, **variables: str) -> subprocess.CompletedProcess[str]:
+def run_wide(*args: str, **variables: str) -> subprocess.CompletedProcess[str]:
     """Run a command whose lines have their full length."""
     return run_muster(*args, variables={"COLUMNS": "1000", **variables}, within_s=280)
 
 
-def asked_here(*args: str, COLUMNS: str | None = None) -> Result:  # noqa: N803 -- the variable
+def run_here(*args: str, COLUMNS: str | None = None) -> Result:  # noqa: N803 -- the variable
     """Run the same in this process."""
     terminal = {"COLUMNS": "1000"} if COLUMNS is None else {"COLUMNS": COLUMNS, "TERM": "dumb", "TTY_COMPATIBLE": "1"}
     return CliRunner(env=terminal).invoke(app, args)
@@ -70,10 +70,10 @@ def test_the_tables_and_the_command_line_agree(sqlite_log: str, tables: Path) ->
     """All rebalances of `why --format jsonl`, of all groups, with their incidents."""
     table = rows_of(tables, "rebalances")
     for group_id in (*GROUPS, *PLANNED):
-        lines = asked_wide("replay", "why", group_id, "--all", "--format", "jsonl", "--log", sqlite_log)
-        told = [msgspec.json.decode(line) for line in lines.stdout.splitlines()]
+        lines = run_wide("replay", "why", group_id, "--all", "--format", "jsonl", "--log", sqlite_log)
+        output = [msgspec.json.decode(line) for line in lines.stdout.splitlines()]
         rebalances = [
-            (each["first_seq"], each["trigger"]["cause"], one["id"]) for one in told for each in one["rebalances"]
+            (each["first_seq"], each["trigger"]["cause"], one["id"]) for one in output for each in one["rebalances"]
         ]
         rows = [(row["first_seq"], row["trigger"], row["incident"]) for row in table if row["group_id"] == group_id]
         assert sorted(rows) == sorted(rebalances)
@@ -84,8 +84,8 @@ def test_the_tables_and_the_command_line_agree(sqlite_log: str, tables: Path) ->
 def test_a_build_on_spark(sqlite_log: str, tables: Path, tmp_path: Path, java_home: Path | None) -> None:
     """The command makes the same rows."""
     env = {} if java_home is None else {"JAVA_HOME": str(java_home)}
-    asked = ("--engine", "spark", "--master", "local[2]")
-    built = asked_wide("fleet", "build", "--log", sqlite_log, "--to", str(tmp_path), *asked, **env)
+    arguments = ("--engine", "spark", "--master", "local[2]")
+    built = run_wide("fleet", "build", "--log", sqlite_log, "--to", str(tmp_path), *arguments, **env)
     assert built.returncode == 0, built.stderr
     assert "engine spark (asked for)" in built.stdout
     assert in_order(rows_of(tmp_path, "rebalances"), CAUSES) == in_order(rows_of(tables, "rebalances"), CAUSES)
@@ -94,8 +94,8 @@ def test_a_build_on_spark(sqlite_log: str, tables: Path, tmp_path: Path, java_ho
 def test_an_export_is_built_as_the_log_is(sqlite_log: str, tables: Path, tmp_path: Path) -> None:
     """So is everything that `muster replay` opens."""
     export = tmp_path / "night.jsonl"
-    assert asked_wide("replay", "export", str(export), "--log", sqlite_log).returncode == 0
-    built = asked_wide("fleet", "build", "--log", str(export), "--to", str(tmp_path / "tables"))
+    assert run_wide("replay", "export", str(export), "--log", sqlite_log).returncode == 0
+    built = run_wide("fleet", "build", "--log", str(export), "--to", str(tmp_path / "tables"))
     assert built.returncode == 0, built.stderr
     assert rows_of(tmp_path / "tables", "rebalances") == rows_of(tables, "rebalances")
 
@@ -116,10 +116,10 @@ def test_the_usual_questions_are_answered_for_eyes_and_for_programs(
     asked: tuple[str, ...], column: str, tables: Path
 ) -> None:
     """The rows are the same."""
-    as_json = asked_here("fleet", *asked, "--tables", str(tables), "--format", "json", "--limit", "3")
+    as_json = run_here("fleet", *asked, "--tables", str(tables), "--format", "json", "--limit", "3")
     rows = msgspec.json.decode(as_json.stdout)
     assert len(rows) == 3
-    as_table = asked_here("fleet", *asked, "--tables", str(tables), "--limit", "3")
+    as_table = run_here("fleet", *asked, "--tables", str(tables), "--limit", "3")
     for row in rows:
         assert row[column] in as_table.stdout
 
@@ -127,13 +127,13 @@ def test_the_usual_questions_are_answered_for_eyes_and_for_programs(
 def test_groups_and_windows_are_chosen(tables: Path) -> None:
     """Patterns and times choose; a missing group is reported."""
     ask = ("fleet", "top", "--tables", str(tables))
-    rows = msgspec.json.decode(asked_here(*ask, "--group", "*-mail", "--format", "json").stdout)
+    rows = msgspec.json.decode(run_here(*ask, "--group", "*-mail", "--format", "json").stdout)
     assert [row["group_id"] for row in rows] == ["e-mail"]
-    never = asked_here(*ask, "--since", "9999-01-01")
+    never = run_here(*ask, "--since", "9999-01-01")
     (line,) = never.stdout.splitlines()
     assert "have no rebalance since 9999-01-01T00:00:00.000Z. Looked at: no incident; in all they have" in line
     whole = msgspec.json.decode(
-        asked_here("fleet", "incidents", "--tables", str(tables), "--format", "json", "--limit", "1000").stdout
+        run_here("fleet", "incidents", "--tables", str(tables), "--format", "json", "--limit", "1000").stdout
     )
     assert f"{len(whole)} incidents of " in line
 
@@ -158,15 +158,13 @@ def test_without_a_storm_the_searched_range_is_reported(tables: Path) -> None:
     ends = [
         row["started_at"]
         for row in msgspec.json.decode(
-            asked_here("fleet", "incidents", "--tables", str(tables), "--sort", "time", "--format", "json").stdout
+            run_here("fleet", "incidents", "--tables", str(tables), "--sort", "time", "--format", "json").stdout
         )
     ]
     first = min(ends)
-    told = asked_here("fleet", "storms", *ask, first)
-    (line,) = told.stdout.splitlines()
-    count = len(
-        asked_here("fleet", "incidents", *ask, first, "--limit", "1000", "--format", "jsonl").stdout.splitlines()
-    )
+    result = run_here("fleet", "storms", *ask, first)
+    (line,) = result.stdout.splitlines()
+    count = len(run_here("fleet", "incidents", *ask, first, "--limit", "1000", "--format", "jsonl").stdout.splitlines())
     assert count > 0
     assert "have no storm (of 3 groups or more) since 1970-01-01" in line
     assert f". Looked at: {count} incident" in line
@@ -175,9 +173,9 @@ def test_without_a_storm_the_searched_range_is_reported(tables: Path) -> None:
 def test_the_moments_of_tables_are_times_and_no_seq() -> None:
     """Only a log has seqs; the help of each question lists the accepted forms."""
     for command in ("top", "causes", "storms", "incidents", "group", "report"):
-        told = asked_here("fleet", command, "--help").stdout
-        assert "now-10m" in told
-        assert "seq number" not in told
+        output = run_here("fleet", command, "--help").stdout
+        assert "now-10m" in output
+        assert "seq number" not in output
 
 
 @pytest.mark.parametrize(
@@ -194,7 +192,7 @@ def test_the_moments_of_tables_are_times_and_no_seq() -> None:
 )
 def test_an_error_names_the_way_out(asked: tuple[str, ...], code: int, told: str, tables: Path) -> None:
     """In one line; the exit codes are those of `muster replay`."""
-    answer = asked_here("fleet", *asked, "--tables", str(tables))
+    answer = run_here("fleet", *asked, "--tables", str(tables))
     assert (answer.exit_code, answer.stdout, answer.stderr.count("\n")) == (code, "", 1)
     assert answer.stderr.startswith("muster fleet: ")
     assert told.replace("TABLES", str(tables)) in answer.stderr
@@ -203,15 +201,15 @@ def test_an_error_names_the_way_out(asked: tuple[str, ...], code: int, told: str
 def test_times_are_shown_in_the_requested_zone(tables: Path) -> None:
     """In Markdown, too; JSON always has UTC."""
     ask = ("fleet", "incidents", "--tables", str(tables), "--limit", "3", "--tz", "Asia/Kolkata")
-    as_lines = [msgspec.json.decode(line) for line in asked_here(*ask, "--format", "jsonl").stdout.splitlines()]
-    assert as_lines == msgspec.json.decode(asked_here(*ask, "--format", "json").stdout)
+    as_lines = [msgspec.json.decode(line) for line in run_here(*ask, "--format", "jsonl").stdout.splitlines()]
+    assert as_lines == msgspec.json.decode(run_here(*ask, "--format", "json").stdout)
     at = as_lines[0]["started_at"]
     assert at.endswith("Z")
     there = datetime.fromisoformat(at).astimezone(ZoneInfo("Asia/Kolkata")).isoformat(timespec="milliseconds")
-    rows = [line for line in asked_here(*ask).stdout.splitlines() if line.startswith("20")]  # each has more below it
+    rows = [line for line in run_here(*ask).stdout.splitlines() if line.startswith("20")]  # each has more below it
     assert rows[0].split()[:2] == [there[:10], there[11:19]]
     assert len(rows) == len(as_lines) == 3
-    as_markdown = asked_here(*ask, "--format", "md").stdout
+    as_markdown = run_here(*ask, "--format", "md").stdout
     assert f"| {there[:10]} {there[11:23]} UTC+05:30 |" in as_markdown
 
 
@@ -246,11 +244,11 @@ async def test_a_partition_time_that_is_not_known_is_null_and_at_least_what_is_k
 @pytest.mark.parametrize("asked", [("top",), ("causes",), ("storms",), ("incidents",), ("group", "orders")])
 def test_a_terminal_of_80_columns_cuts_no_word(asked: tuple[str, ...], tables: Path) -> None:
     """Each line fits, and no heading or kind is broken."""
-    told = asked_here("fleet", *asked, "--tables", str(tables), COLUMNS="80").stdout
-    assert max(map(len, told.splitlines())) <= 80
+    output = run_here("fleet", *asked, "--tables", str(tables), COLUMNS="80").stdout
+    assert max(map(len, output.splitlines())) <= 80
     if asked == ("causes",):
-        kinds = msgspec.json.decode(asked_here("fleet", *asked, "--tables", str(tables), "--format", "json").stdout)
-        assert {row["kind"] for row in kinds} <= set(told.split())
+        kinds = msgspec.json.decode(run_here("fleet", *asked, "--tables", str(tables), "--format", "json").stdout)
+        assert {row["kind"] for row in kinds} <= set(output.split())
 
 
 def test_at_80_columns_a_flapping_process_leaves_days_and_durations_whole() -> None:
@@ -271,11 +269,11 @@ def test_at_80_columns_a_flapping_process_leaves_days_and_durations_whole() -> N
 
 def test_the_parts_of_a_group_are_shown(tables: Path) -> None:
     """Its totals, causes, days, and times without a coordinator."""
-    asked = asked_here("fleet", "group", "orders", "--tables", str(tables), "--format", "json")
-    told = msgspec.json.decode(asked.stdout)
-    assert {name for name, rows in told.items() if rows} >= {"totals", "causes", "days", "downtime"}
-    assert told["totals"][0]["rebalances"] == sum(day["rebalances"] for day in told["days"])
-    missing = asked_here("fleet", "group", "none", "--tables", str(tables))
+    result = run_here("fleet", "group", "orders", "--tables", str(tables), "--format", "json")
+    output = msgspec.json.decode(result.stdout)
+    assert {name for name, rows in output.items() if rows} >= {"totals", "causes", "days", "downtime"}
+    assert output["totals"][0]["rebalances"] == sum(day["rebalances"] for day in output["days"])
+    missing = run_here("fleet", "group", "none", "--tables", str(tables))
     assert (missing.exit_code, missing.stderr.count("\n")) == (1, 1)
 
 
@@ -283,27 +281,27 @@ def test_whole_days_and_partial_days_of_the_window_are_shown(tables: Path) -> No
     """A heading says so. A day that begins at the window's end is not included."""
     (day,) = (row for row in rows_of(tables, "group_day") if row["group_id"] == "orders")
     ask = ("fleet", "group", "orders", "--tables", str(tables), "--format", "json", "--until")
-    parts = msgspec.json.decode(asked_here(*ask, "2023-11-14T22:20:00Z").stdout)
+    parts = msgspec.json.decode(run_here(*ask, "2023-11-14T22:20:00Z").stdout)
     assert [row["rebalances"] for row in parts["days"]] == [day["rebalances"]]
     assert parts["totals"][0]["rebalances"] < day["rebalances"]
-    parts = msgspec.json.decode(asked_here(*ask, "2023-11-15T00:00:00Z").stdout)
+    parts = msgspec.json.decode(run_here(*ask, "2023-11-15T00:00:00Z").stdout)
     assert [row["day"] for row in parts["days"]] == ["2023-11-14"]
-    never = asked_here(*ask, "2023-11-14T00:00:00Z")
+    never = run_here(*ask, "2023-11-14T00:00:00Z")
     assert (never.exit_code, never.stdout) == (1, "")
-    told = asked_here("fleet", "group", "orders", "--tables", str(tables)).stdout.splitlines()
-    assert "Whole days (UTC)" in told
+    output = run_here("fleet", "group", "orders", "--tables", str(tables)).stdout.splitlines()
+    assert "Whole days (UTC)" in output
 
 
 def test_a_process_that_flapped_is_of_the_windows_in_which_it_joined(tables: Path) -> None:
     """One whose instance id another process takes over, again and again."""
     (flaps,) = (row for row in rows_of(tables, "flapping_members") if row["group_id"] == "duelled")
     ask = ("fleet", "group", "duelled", "--tables", str(tables), "--format", "json", "--until")
-    before = msgspec.json.decode(asked_here(*ask, "2023-11-14T22:13:20.999Z").stdout)
+    before = msgspec.json.decode(run_here(*ask, "2023-11-14T22:13:20.999Z").stdout)
     assert before["flapping"] == []
-    parts = msgspec.json.decode(asked_here(*ask, flaps["first_at"]).stdout)
+    parts = msgspec.json.decode(run_here(*ask, flaps["first_at"]).stdout)
     assert [row["process"] for row in parts["flapping"]] == [flaps["process"]]
-    told = asked_here("fleet", "group", "duelled", "--tables", str(tables)).stdout.splitlines()
-    assert "Flapping, by whole days (UTC)" in told
+    output = run_here("fleet", "group", "duelled", "--tables", str(tables)).stdout.splitlines()
+    assert "Flapping, by whole days (UTC)" in output
 
 
 @pytest.mark.parametrize("columns", [80, 120, 130])
@@ -315,17 +313,17 @@ def test_no_kind_of_a_day_is_folded_within(columns: int) -> None:
     console = Console(width=columns, file=io.StringIO())
     show(Answer(name="days", columns=names, rows=(row,)), View(zone=UTC), console, nothing="")
     assert isinstance(console.file, io.StringIO)
-    told = console.file.getvalue()
-    assert {"coordinator-change", "2026-01-06"} <= set(told.split())
-    assert "2 h 55 min" in told
-    assert max(map(len, told.splitlines())) <= columns
+    output = console.file.getvalue()
+    assert {"coordinator-change", "2026-01-06"} <= set(output.split())
+    assert "2 h 55 min" in output
+    assert max(map(len, output.splitlines())) <= columns
 
 
 async def test_a_build_reports_the_number_of_unreadable_records(tmp_path: Path) -> None:
     """And which table lists them; the rest is built."""
     url = await append(tmp_path, partition_for("orders", PARTITIONS), (broken_value("orders"),))
     answer = await asyncio.to_thread(
-        asked_here, "fleet", "build", "--log", url, "--to", str(tmp_path / "tables"), "--engine", "local"
+        run_here, "fleet", "build", "--log", url, "--to", str(tmp_path / "tables"), "--engine", "local"
     )
     assert answer.exit_code == 0, answer.output
     assert "; 1 record cannot be read: see the table quarantine\n" in answer.stdout
@@ -333,7 +331,7 @@ async def test_a_build_reports_the_number_of_unreadable_records(tmp_path: Path) 
 
 def test_tables_that_are_not_there_are_named(tmp_path: Path) -> None:
     """With the command that makes them."""
-    answer = asked_here("fleet", "storms", "--tables", str(tmp_path))
+    answer = run_here("fleet", "storms", "--tables", str(tmp_path))
     assert answer.exit_code == 2
     assert f"there are no tables in {tmp_path}: muster fleet build" in answer.stderr
 
@@ -348,7 +346,7 @@ def test_without_java_the_command_reports_what_is_missing(
     monkeypatch.delenv("JAVA_HOME", raising=False)
     monkeypatch.setenv("PATH", str(tmp_path))
     to = str(tmp_path / "out")
-    answer = asked_wide("fleet", "build", "--log", sqlite_log, "--to", to, "--engine", "spark")
+    answer = run_wide("fleet", "build", "--log", sqlite_log, "--to", to, "--engine", "spark")
     assert answer.returncode == 2
     assert answer.stderr.count("\n") == 1
     assert "Spark needs Java 17 or 21: there is no java on the PATH" in answer.stderr
@@ -358,14 +356,14 @@ def test_without_java_the_command_reports_what_is_missing(
 def test_a_java_home_without_java_is_named(sqlite_log: str, tmp_path: Path) -> None:
     """The variable and its value are in the message."""
     to = str(tmp_path / "out")
-    answer = asked_wide("fleet", "build", "--log", sqlite_log, "--to", to, "--engine", "spark", JAVA_HOME=str(tmp_path))
+    answer = run_wide("fleet", "build", "--log", sqlite_log, "--to", to, "--engine", "spark", JAVA_HOME=str(tmp_path))
     assert answer.returncode == 2
     assert f"JAVA_HOME={tmp_path}" in answer.stderr
 
 
 def test_the_tables_do_not_go_into_the_archives_folder(tmp_path: Path) -> None:
     """However the path is written: they would be among its segments."""
-    answer = asked_wide("fleet", "build", "--archive", str(tmp_path), "--to", f"{tmp_path}/.")
+    answer = run_wide("fleet", "build", "--archive", str(tmp_path), "--to", f"{tmp_path}/.")
     assert answer.returncode == 2
     assert "the archive's folder: give the tables a folder of their own" in " ".join(
         answer.stderr.replace("│", "").split()
@@ -375,7 +373,7 @@ def test_the_tables_do_not_go_into_the_archives_folder(tmp_path: Path) -> None:
 
 def test_a_missing_log_is_named(tmp_path: Path) -> None:
     """Reading does not create a log."""
-    answer = asked_wide("fleet", "build", "--log", f"sqlite:///{tmp_path}/none.db", "--to", str(tmp_path / "out"))
+    answer = run_wide("fleet", "build", "--log", f"sqlite:///{tmp_path}/none.db", "--to", str(tmp_path / "out"))
     assert answer.returncode == 2
     assert "none.db" in answer.stderr
     assert not (tmp_path / "none.db").exists()

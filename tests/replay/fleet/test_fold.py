@@ -34,8 +34,8 @@ from tests.replay.fleet.fleets import (
     in_order,
     judged,
     opened,
+    results_of_why,
     rows_of,
-    told_by_why,
 )
 from tests.replay.incidents.fleet import Fleet
 from tests.replay.recorded import DATA, sessions
@@ -49,7 +49,7 @@ async def test_a_judged_fleet_is_reported_like_why_reports_it(tmp_path: Path) ->
     """A hundred cases, with outages of coordinators and missing or broken records."""
     storage = judged(SEEDS)
     await built(storage, tmp_path)
-    rebalances, incidents = await told_by_why(await opened(storage))
+    rebalances, incidents = await results_of_why(await opened(storage))
     assert in_order(rows_of(tmp_path, "rebalances"), CAUSES) == in_order(rebalances, CAUSES)
     assert in_order(rows_of(tmp_path, "incidents"), INCIDENTS) == in_order(incidents, INCIDENTS)
     assert len({row["kind"] for row in incidents}) > 15
@@ -61,7 +61,7 @@ async def test_a_history_of_real_clients_is_reported_like_why_reports_it(name: s
     log = open_for_reading(str(DATA / f"{name}.jsonl"), security=NOT_SECURED)
     await log.open()
     await make_build(log, tmp_path, lambda _bytes: LocalEngine())
-    rebalances, incidents = await told_by_why(log)
+    rebalances, incidents = await results_of_why(log)
     assert in_order(rows_of(tmp_path, "rebalances"), CAUSES) == in_order(rebalances, CAUSES)
     assert in_order(rows_of(tmp_path, "incidents"), INCIDENTS) == in_order(incidents, INCIDENTS)
     assert rebalances
@@ -70,7 +70,7 @@ async def test_a_history_of_real_clients_is_reported_like_why_reports_it(name: s
 async def test_groups_of_one_partition_share_its_coordinators(lived_log: MemoryStorage, tmp_path: Path) -> None:
     """In whatever order the groups come, each has the takeover in the middle."""
     await built(lived_log, tmp_path)
-    rebalances, incidents = await told_by_why(await opened(lived_log))
+    rebalances, incidents = await results_of_why(await opened(lived_log))
     assert in_order(rows_of(tmp_path, "rebalances"), CAUSES) == in_order(rebalances, CAUSES)
     assert in_order(rows_of(tmp_path, "incidents"), INCIDENTS) == in_order(incidents, INCIDENTS)
     assert {row["group_id"] for row in rows_of(tmp_path, "coordinator_downtime")} == set(GROUPS)
@@ -91,8 +91,8 @@ async def test_the_table_lists_plans(lived_log: MemoryStorage, tmp_path: Path) -
 def waited_for(fleet: Fleet) -> list[list[str]]:
     """The members that join phases waited for in vain, of each rebalance."""
     place = TABLES["rebalances"].schema.get_field_index("waited_for")
-    told = [(each, incident) for incident in fleet.told() for each in incident.rebalances]
-    rows: list[tuple[Any, ...]] = [rebalance_row(each, incident, 0) for each, incident in told]
+    reported = [(each, incident) for incident in fleet.told() for each in incident.rebalances]
+    rows: list[tuple[Any, ...]] = [rebalance_row(each, incident, 0) for each, incident in reported]
     return [row[place] for row in rows]
 
 
@@ -139,8 +139,8 @@ async def test_every_stay_has_its_begin_and_its_end(tmp_path: Path) -> None:
         whole.add(group_id)
         expected |= {(group_id, *stay) for stay in stays_of([each.event for each in history.events])}
     rows = [row for row in rows_of(tmp_path, "memberships") if row["group_id"] in whole]
-    told = ("group_id", "member_id", "join_cause", "left_cause", "how", "rejoins")
-    assert {tuple(row[name] for name in told) for row in rows} == expected
+    arguments = ("group_id", "member_id", "join_cause", "left_cause", "how", "rejoins")
+    assert {tuple(row[name] for name in arguments) for row in rows} == expected
     assert len(rows) == len(expected) > 300
     assert {row["how"] for row in rows} >= {None, "left", "expired", "not-rejoined", "replaced", "removed"}
     for row in rows:
@@ -230,7 +230,7 @@ def test_the_garbage_collector_has_its_pace_back_after_a_fold(tmp_path: Path) ->
 async def test_an_unreadable_record_is_quarantined_while_the_rest_continues(tmp_path: Path) -> None:
     """With log, partition, offset and reason: a broken value, an event from a newer version, an invalid key."""
     storage = judged([3, 5])
-    whole = (await told_by_why(await opened(storage)))[0]
+    whole = (await results_of_why(await opened(storage)))[0]
     records = storage.records[0]
     for record in (unknown_type("group-3"), BROKEN_KEY):
         records.append(StoredRecord(0, len(records), records[-1].timestamp_ms, record.key, record.value))
@@ -244,9 +244,9 @@ async def test_an_unreadable_record_is_quarantined_while_the_rest_continues(tmp_
         (0, len(records) - 1, None, "undecodable-key"),
     ]
     assert all(row["topic"] and row["reason"] for row in rows)
-    told = rows_of(tmp_path, "rebalances")
-    assert [row for row in told if row["group_id"] == "group-5"] != []
-    assert in_order((row for row in told if row["group_id"] == "group-5"), CAUSES) == in_order(
+    reported = rows_of(tmp_path, "rebalances")
+    assert [row for row in reported if row["group_id"] == "group-5"] != []
+    assert in_order((row for row in reported if row["group_id"] == "group-5"), CAUSES) == in_order(
         (row for row in whole if row["group_id"] == "group-5"), CAUSES
     )
 

@@ -138,8 +138,8 @@ def test_a_sort_without_disk_space_is_distinguished_from_other_errors(
 def test_too_little_memory_is_reported_with_advice(tmp_path: Path) -> None:
     """Whichever step needs it; a traceback would mention DuckDB's settings, which users cannot change."""
     words = "Out of Memory Error: failed to pin block of size 256.0 KiB\n\nPossible solutions:\n* ..."
-    told = r"too little memory .*: say --engine spark, .* \(Out of .* 256.0 KiB\)$"
-    with pytest.raises(NoMemory, match=told), needing_room(tmp_path):
+    text = r"too little memory .*: say --engine spark, .* \(Out of .* 256.0 KiB\)$"
+    with pytest.raises(NoMemory, match=text), needing_room(tmp_path):
         raise duckdb.OutOfMemoryException(words)
 
 

@@ -25,7 +25,7 @@ from muster.replay.history.items import (
     Unreadable,
 )
 from muster.replay.incidents.windows import QUIET_MS
-from tests.replay.fleet.fleets import CAUSES, INCIDENTS, built, in_order, judged, opened, rows_of, told_by_why, up_to
+from tests.replay.fleet.fleets import CAUSES, INCIDENTS, built, in_order, judged, opened, results_of_why, rows_of, up_to
 from tests.replay.written import BROKEN_KEY
 
 GROUPS = 50
@@ -124,7 +124,7 @@ async def test_tables_report_many_unreadable_keys_like_why(tmp_path: Path) -> No
     for share in (0.5, 1.0):
         await built(up_to(storage, share), tmp_path / "steps")
     await built(storage, tmp_path / "whole")
-    rebalances, incidents = await told_by_why(await opened(storage))
+    rebalances, incidents = await results_of_why(await opened(storage))
     for tables in (tmp_path / "steps", tmp_path / "whole"):
         assert in_order(rows_of(tables, "rebalances"), CAUSES) == in_order(rebalances, CAUSES)
         assert in_order(rows_of(tables, "incidents"), INCIDENTS) == in_order(incidents, INCIDENTS)
@@ -159,10 +159,10 @@ def test_the_notes_of_a_group_do_not_grow_with_the_unreadable_records() -> None:
     shared = PartitionReads(broken)
     for group in range(GROUPS):
         offset = group * MANY // GROUPS + 1
-        told = [*shared.before(offset), *shared.told(shared.index(offset))]
-        assert len(told) <= 2 * UNREADABLE_NAMED
-        assert sum(1 + each.more for each in told if isinstance(each, Broken)) == MANY
-        for _, row in fed(iter(told)):
+        reported = [*shared.before(offset), *shared.told(shared.index(offset))]
+        assert len(reported) <= 2 * UNREADABLE_NAMED
+        assert sum(1 + each.more for each in reported if isinstance(each, Broken)) == MANY
+        for _, row in fed(iter(reported)):
             notes = row[-1]
             assert isinstance(notes, list)
             assert len(notes) <= 2 * UNREADABLE_NAMED

@@ -120,11 +120,11 @@ def test_a_window_in_which_an_incident_began_without_a_rebalance_says_so(tables:
     """The incident has no rebalance."""
     incident = next(row for row in rows_of(tables, "incidents") if not row["rebalances"])
     at_ms = wall_ms_of(incident["started_at"])
-    asked = AskedRows(since_ms=at_ms, until_ms=at_ms)
-    told = document(facts_of(tables, asked, TEAM), "fleet", made_ms=MADE_MS, asked=asked)
-    assert "<p>No rebalance began, requested since <time" in told
-    assert "Partition time of rebalances that began within an hour:" in told
-    assert "None" not in told.replace("<p>None.</p>", "")
+    requested = AskedRows(since_ms=at_ms, until_ms=at_ms)
+    reported = document(facts_of(tables, requested, TEAM), "fleet", made_ms=MADE_MS, asked=requested)
+    assert "<p>No rebalance began, requested since <time" in reported
+    assert "Partition time of rebalances that began within an hour:" in reported
+    assert "None" not in reported.replace("<p>None.</p>", "")
 
 
 @pytest.mark.parametrize(
@@ -146,8 +146,8 @@ def test_teams_are_in_the_order_of_what_their_groups_cost() -> None:
     """Each with its most costly group."""
     costs = [("a-1", 10), ("b-1", 100), ("a-2", 95)]
     groups = [GroupCost(group_id=name, rebalances=1, rebalancing_ms=1, partition_ms=ms) for name, ms in costs]
-    told = [(team.name, team.groups, team.partition_ms, team.worst_group) for team in teams_of(groups, TEAM)]
-    assert told == [("a", 2, 105, "a-2"), ("b", 1, 100, "b-1")]
+    reported = [(team.name, team.groups, team.partition_ms, team.worst_group) for team in teams_of(groups, TEAM)]
+    assert reported == [("a", 2, 105, "a-2"), ("b", 1, 100, "b-1")]
 
 
 def test_cells_beside_each_other_are_one_stroke() -> None:
@@ -238,9 +238,9 @@ def test_an_error_is_one_line(more: tuple[str, ...], told: str, tables: Path, tm
 
 def test_times_are_shown_in_the_requested_zone(tables: Path, tmp_path: Path) -> None:
     """In UTC unless one is given."""
-    for zone, told in ((), " UTC</time>"), (("--tz", "Asia/Kolkata"), " UTC+05:30</time>"):
+    for zone, reported in ((), " UTC</time>"), (("--tz", "Asia/Kolkata"), " UTC+05:30</time>"):
         assert made(tables, tmp_path / "fleet.html", *zone).exit_code == 0
-        assert told in (tmp_path / "fleet.html").read_text(encoding="utf-8")
+        assert reported in (tmp_path / "fleet.html").read_text(encoding="utf-8")
 
 
 def test_groups_and_incidents_are_linked_to_their_stories(page: str, tables: Path) -> None:

@@ -154,23 +154,23 @@ def test_spark_submit_has_the_master_and_a_silent_log(java_home: Path | None, tm
     storage = judged((3, 14))
     url = asyncio.run(sqlite_copy(storage, tmp_path / "muster.db"))
     submit = Path(sys.executable).parent / "spark-submit"
-    told = ["--master", "local[1]", "--name", "audit", "--conf", "spark.executorEnv.AUDIT=1"]
+    arguments = ["--master", "local[1]", "--name", "audit", "--conf", "spark.executorEnv.AUDIT=1"]
     build = ["fleet", "build", "--engine", "spark", "--log", url, "--to", str(tmp_path / "t"), "--master", "local[7]"]
     environment = {**os.environ, "PATH": f"{submit.parent}:{os.environ['PATH']}"}
     done = subprocess.run(
-        [str(submit), *told, str(SCRIPT), *build],
+        [str(submit), *arguments, str(SCRIPT), *build],
         capture_output=True,
         text=True,
         timeout=240,
         check=False,
         env=environment if java_home is None else {**environment, "JAVA_HOME": str(java_home)},
     )
-    said = done.stdout + done.stderr
-    assert done.returncode == 0, said
-    assert " at local[1], 1 tasks at once" in said
-    assert "Submitted application" not in said
-    assert "DAGScheduler" not in said
-    assert "\tat " not in said
+    output = done.stdout + done.stderr
+    assert done.returncode == 0, output
+    assert " at local[1], 1 tasks at once" in output
+    assert "Submitted application" not in output
+    assert "DAGScheduler" not in output
+    assert "\tat " not in output
     asyncio.run(built(storage, tmp_path / "here"))
     assert all_tables(tmp_path / "t") == all_tables(tmp_path / "here")
 

@@ -202,5 +202,5 @@ def test_a_rebalance_is_one_storys_though_both_its_phases_were_held() -> None:
     """One process prolonged its join phase for a while, the leader its sync phase: a group of 10,000 groups, seed 1."""
     span = SimulatedDays(began_ms=MONDAY_MS, days=7)
     lived = live(1, GroupId("loyalty7-notify-03476"), 3476, span, list(outages(Random("1 partition 0"), span)))
-    told = [rebalance for truth in lived.truths for rebalance in truth.must]
-    assert len(told) == len(set(told)) > 10
+    reported = [rebalance for truth in lived.truths for rebalance in truth.must]
+    assert len(reported) == len(set(reported)) > 10

@@ -65,10 +65,10 @@ async def test_an_archive_makes_the_tables_of_its_log(tmp_path: Path) -> None:
         compact(root, watch=unwatched, now_ms=NOON)
     for name in ("whole", "both"):
         await built_of(root, tmp_path / name)
-    told = all_tables(tmp_path / "log")
-    assert told["quarantine"]
+    reported = all_tables(tmp_path / "log")
+    assert reported["quarantine"]
     for name in ("steps", "whole", "both"):
-        assert all_tables(tmp_path / name) == told, name
+        assert all_tables(tmp_path / name) == reported, name
 
 
 async def test_an_archives_files_are_read_where_they_are(tmp_path: Path) -> None:

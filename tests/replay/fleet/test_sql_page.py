@@ -68,11 +68,11 @@ def test_each_query_is_answered_by_spark_as_by_duckdb(
     with duckdb.connect() as connection:
         connection.execute(OPENING)
         for query in QUERIES:
-            told: list[Any] = connection.execute(query).fetchall()
+            rows: list[Any] = connection.execute(query).fetchall()
             there = spark_session_here.sql(query.strip().removesuffix(";")).collect()
-            assert len(there) == len(told), query
+            assert len(there) == len(rows), query
             if "limit" not in query:
-                assert sorted(map(_plain, there)) == sorted(map(_plain, told)), query
+                assert sorted(map(_plain, there)) == sorted(map(_plain, rows)), query
 
 
 def _plain(row: Any) -> str:

@@ -16,7 +16,7 @@ from muster.replay.fleet.tables.schemas import TABLES
 from muster.replay.logs.opening import open_for_reading
 from tests.judge.count import Verdict, count
 from tests.judge.table import described, failures, misses
-from tests.replay.fleet.fleets import CAUSES, INCIDENTS, all_tables, in_order, rows_of, table_of, told_by_why
+from tests.replay.fleet.fleets import CAUSES, INCIDENTS, all_tables, in_order, results_of_why, rows_of, table_of
 from tests.replay.fleet.simulated import case_of, fleet, simulated
 from tests.replay.incidents.telling import tell
 from tests.replay.recorded import DATA, sessions
@@ -49,10 +49,10 @@ async def tables_of(url: str, to: Path, engine: Engine) -> Path:
 
 async def assert_told_as_by_why(url: str, tables: Path) -> None:
     """Check each rebalance and each incident, cause by cause."""
-    rebalances, told = await told_by_why(await opened(url))
+    rebalances, reported = await results_of_why(await opened(url))
     assert in_order(rows_of(tables, "rebalances"), CAUSES) == rebalances
-    assert in_order(rows_of(tables, "incidents"), INCIDENTS) == told
-    assert told
+    assert in_order(rows_of(tables, "incidents"), INCIDENTS) == reported
+    assert reported
 
 
 def assert_same(here: Path, there: Path) -> None:

@@ -35,9 +35,9 @@ print(json.dumps(told))
 
 def test_other_commands_work_and_fleet_commands_report_what_is_missing(tmp_path: Path) -> None:
     """In one line, with the way to get it, and exit code 2."""
-    told = script("orders")
-    told.coordinator("coordinator-a:100").created()
-    log = asyncio.run(sqlite_log(tmp_path / "muster.db", told))
+    story = script("orders")
+    story.coordinator("coordinator-a:100").created()
+    log = asyncio.run(sqlite_log(tmp_path / "muster.db", story))
     here, page = str(tmp_path / "fleet"), str(tmp_path / "page.html")
     works = [
         ["replay", "groups", "--log", log],
@@ -58,12 +58,12 @@ def test_other_commands_work_and_fleet_commands_report_what_is_missing(tmp_path:
     done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True)
     answers = json.loads(done.stdout.splitlines()[-1])
     assert len(answers) == len(works) + len(refused)
-    for asked, answer in zip([*works, *refused], answers, strict=True):
-        if asked in works:
-            assert answer[0] == 0, (asked, answer)
+    for requested, answer in zip([*works, *refused], answers, strict=True):
+        if requested in works:
+            assert answer[0] == 0, (requested, answer)
         else:
-            assert (answer[0], answer[2].count("\n")) == (2, 1), (asked, answer)
-            assert "missing: pip install '.[fleet]'" in answer[2], (asked, answer)
+            assert (answer[0], answer[2].count("\n")) == (2, 1), (requested, answer)
+            assert "missing: pip install '.[fleet]'" in answer[2], (requested, answer)
 
 
 @pytest.mark.parametrize("name", ["pyarrow", "duckdb"])

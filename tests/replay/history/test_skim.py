@@ -38,28 +38,28 @@ HOUR_MS = 3_600_000
 
 def twice() -> Script:
     """Two incarnations of one group id."""
-    told = script("orders").coordinator("a:1").created()
-    told.wait(50).start(told.joined(told.member("billing-1"))).wait(20).deleted().wait(70_000).made_anew().created()
-    return told.wait(900_000).start(told.joined(told.member("billing-2")))
+    story = script("orders").coordinator("a:1").created()
+    story.wait(50).start(story.joined(story.member("billing-1"))).wait(20).deleted().wait(70_000).made_anew().created()
+    return story.wait(900_000).start(story.joined(story.member("billing-2")))
 
 
 def stories() -> dict[str, list[StoredRecord]]:
     """Histories by what they contain, each in its group's partition."""
-    told = {"night": a_night().stored_records(), "twice": twice().stored_records()}
+    reported = {"night": a_night().stored_records(), "twice": twice().stored_records()}
     first = script("orders").created()  # with its partition's first record
-    told["first"] = first.start(first.joined(first.member("billing-1"))).complete().stabilize({}).stored_records()
-    told["compacted"] = [record for record in told["night"] if not 3 <= record.offset <= 16]
-    broken = list(told["night"])
+    reported["first"] = first.start(first.joined(first.member("billing-1"))).complete().stabilize({}).stored_records()
+    reported["compacted"] = [record for record in reported["night"] if not 3 <= record.offset <= 16]
+    broken = list(reported["night"])
     value = broken_value("orders")
     broken[20] = msgspec.structs.replace(broken[20], key=value.key, value=value.value)
-    told["broken"] = broken
+    reported["broken"] = broken
     for play in (memberships.registration, memberships.retirement_late, memberships.standby, memberships.duel):
         partition = script("orders").partition
-        told[play.__name__] = [
+        reported[play.__name__] = [
             msgspec.structs.replace(record, partition=partition, offset=offset)
             for offset, record in enumerate(play("orders").records)
         ]
-    return told
+    return reported
 
 
 STORIES = stories()
@@ -76,15 +76,15 @@ async def test_the_lines_from_any_number_on_are_those_of_the_whole_history(story
     """This includes texts, generations and states."""
     reading, whole = await opened(story)
     lines = StoryLines()
-    told = [lines.feed(item) for item in whole]
-    last_life = max(line.incarnation or 0 for line in told)
-    for seq in {line.seq for line in told if line.seq is not None and line.incarnation == last_life}:
+    reported = [lines.feed(item) for item in whole]
+    last_life = max(line.incarnation or 0 for line in reported)
+    for seq in {line.seq for line in reported if line.seq is not None and line.incarnation == last_life}:
         start = await find_start(reading, ORDERS, Window(since=AtSeq(seq)))
         assert start.is_reached
         fold = StoryLines(start.checkpoint.group(ORDERS))
         again = [fold.feed(item) async for item in items(reading, start)]
         own = [line for line in again if line.seq is not None and (line.seq >= seq or line.incarnation != last_life)]
-        assert own == [line for line in told if line.seq is not None][-len(own) :]
+        assert own == [line for line in reported if line.seq is not None][-len(own) :]
         assert own[0].seq is not None
         assert own[0].seq <= seq
 
@@ -109,7 +109,7 @@ async def test_the_last_rebalance_is_found_without_earlier_history(story: str) -
 @pytest.mark.parametrize("story", sorted(STORIES))
 async def test_the_last_incident_is_found_without_earlier_history(story: str) -> None:
     """It is read from a quiet time on, with everything that happened before its rebalances."""
-    await _tells_the_last_incident(*await opened(story))
+    await _finds_the_last_incident(*await opened(story))
 
 
 @pytest.mark.parametrize("seed", range(12))
@@ -119,7 +119,7 @@ async def test_the_last_incident_of_any_fleet_is_found_without_earlier_history(s
     records = stored_items(case.history.items, script("orders").partition)
     reading = Reading(log=await memory_log(records))
     history = (await read_histories(reading.log))[ORDERS]
-    await _tells_the_last_incident(reading, list(history.items))
+    await _finds_the_last_incident(reading, list(history.items))
     overview = Overview()
     await read_overview(reading, overview)
     (line,) = overview.result("memory").groups
@@ -129,18 +129,18 @@ async def test_the_last_incident_of_any_fleet_is_found_without_earlier_history(s
 
 def after_quiet() -> list[StoredRecord]:
     """Two static restarts hours apart and, hours later, a process that is restarted: two rebalances."""
-    told = script("orders").created()
-    told.start(told.joined(told.member("a"))).complete().stabilize({"a": {"orders": [0]}}).wait(HOUR_MS)
-    told.start(told.joined(told.member("b"))).advanced(told.rejoined(told.of("a")))
-    leaver = told.member("c", static=False)
-    told.advanced(told.joined(leaver)).complete().stabilize({"a": {"orders": [0]}})
+    story = script("orders").created()
+    story.start(story.joined(story.member("a"))).complete().stabilize({"a": {"orders": [0]}}).wait(HOUR_MS)
+    story.start(story.joined(story.member("b"))).advanced(story.rejoined(story.of("a")))
+    leaver = story.member("c", static=False)
+    story.advanced(story.joined(leaver)).complete().stabilize({"a": {"orders": [0]}})
     for name in ("a", "b"):
-        told.wait(HOUR_MS).advanced(told.replaced(name, Cause.STATIC_RESTART_ABSORBED, host="/10.0.0.9"))
-    told.wait(HOUR_MS).start(told.removed(leaver, Cause.MEMBER_LEFT)).wait(500)
-    told.complete(told.rejoined(told.of("a")), told.rejoined(told.of("b"))).stabilize({"a": {"orders": [0]}})
-    told.wait(5_000).start(told.joined(told.member("c", static=False))).wait(500)
-    told.complete(told.rejoined(told.of("a")), told.rejoined(told.of("b"))).stabilize({"b": {"orders": [0]}})
-    return told.stored_records()
+        story.wait(HOUR_MS).advanced(story.replaced(name, Cause.STATIC_RESTART_ABSORBED, host="/10.0.0.9"))
+    story.wait(HOUR_MS).start(story.removed(leaver, Cause.MEMBER_LEFT)).wait(500)
+    story.complete(story.rejoined(story.of("a")), story.rejoined(story.of("b"))).stabilize({"a": {"orders": [0]}})
+    story.wait(5_000).start(story.joined(story.member("c", static=False))).wait(500)
+    story.complete(story.rejoined(story.of("a")), story.rejoined(story.of("b"))).stabilize({"b": {"orders": [0]}})
+    return story.stored_records()
 
 
 @pytest.mark.parametrize(
@@ -174,7 +174,7 @@ async def test_gaps_since_the_last_rebalance_are_noted_after_any_quiet_time(
     assert [each.kind for each in incidents(history)][-1] == "restart"
     assert len(restarted.rebalances) == 2
     assert bool(restarted.notes) == is_noted
-    await _tells_the_last_incident(reading, list(history.items))
+    await _finds_the_last_incident(reading, list(history.items))
     for since_ms in (records[-1].timestamp_ms - HOUR_MS // 2, records[-1].timestamp_ms):
         window = Window(since=AtTime(since_ms))
         start = await find_start(reading, ORDERS, window, quiet_ms=QUIET_MS)
@@ -183,22 +183,22 @@ async def test_gaps_since_the_last_rebalance_are_noted_after_any_quiet_time(
             ORDERS, start.checkpoint.group(ORDERS), at_ms=start.checkpoint.at_ms, missing=start.checkpoint.missing
         )
         fold = WhyFold(ORDERS, start.checkpoint, window=window)
-        told: list[Incident] = []
+        reported: list[Incident] = []
         async for item in items(reading, start):
             page.feed(item)
-            told += fold.feed(item)
+            reported += fold.feed(item)
         page.end()
-        assert [*told, *fold.end()][-1].notes == restarted.notes
+        assert [*reported, *fold.end()][-1].notes == restarted.notes
         notes = [note for each in page.page("memory", made_ms=0).stories for note in each.notes]
         assert bool(notes) == bool(restarted.notes)
 
 
-def by_age(told: list[Incident]) -> list[Incident]:
+def by_age(reported: list[Incident]) -> list[Incident]:
     """Sort them by their latest rebalance, the latest last."""
-    return sorted(told, key=lambda each: each.newest_ms)
+    return sorted(reported, key=lambda each: each.newest_ms)
 
 
-async def _tells_the_last_incident(reading: Reading, whole: list[Item]) -> None:
+async def _finds_the_last_incident(reading: Reading, whole: list[Item]) -> None:
     expected = by_age(incidents(History(group_id=ORDERS, log="memory", items=tuple(whole))))
     start = await find_start(reading, ORDERS, None, quiet_ms=QUIET_MS, rebalances=2)
     fold, newest = WhyFold(ORDERS, start.checkpoint), NewestIncidents(1)
@@ -225,9 +225,9 @@ async def test_a_group_in_one_line_matches_the_whole_history(story: str) -> None
         last.trigger.text,
         last.outcome,
     )
-    told = by_age(incidents(history))[-1]
+    reported = by_age(incidents(history))[-1]
     assert line.last_incident is not None
-    assert (line.last_incident.started_at, line.last_incident.headline) == (told.started_at, told.headline)
+    assert (line.last_incident.started_at, line.last_incident.headline) == (reported.started_at, reported.headline)
     assert line.events == sum(1 for _ in history.events)
     state = state_at(history, AtTime(2**50))
     assert state is not None
@@ -278,5 +278,5 @@ async def test_a_number_of_the_last_life_is_not_looked_for_in_an_earlier_one() -
     reading, whole = await opened("twice")
     start = await find_start(reading, ORDERS, Window(since=AtSeq(1)))
     lives = {item.incarnation for item in map(StoryLines().feed, whole) if item.incarnation is not None}
-    told = {line.incarnation for line in [StoryLines().feed(item) async for item in items(reading, start)]}
-    assert told - {None} == {max(lives)}
+    reported = {line.incarnation for line in [StoryLines().feed(item) async for item in items(reading, start)]}
+    assert reported - {None} == {max(lives)}

@@ -45,7 +45,7 @@ def surveyed(*lives: Sequence[tuple[int, int | None]]) -> Times:
     return survey.times()
 
 
-def told(times: Times) -> list[tuple[int, int, int, bool]]:
+def wrong_spans(times: Times) -> list[tuple[int, int, int, bool]]:
     return [(each.first_seq, each.last_seq, each.ahead_ms, each.is_known) for each in times.wrong]
 
 
@@ -53,9 +53,9 @@ def told(times: Times) -> list[tuple[int, int, int, bool]]:
 def test_between_two_jumps_that_cancel_out_the_clock_was_wrong(ahead_ms: int) -> None:
     """It was wrong by the size of the jump, in either direction; also if it happens twice with different sizes."""
     life = [(0, 0), (ahead_ms + 5_000, 5_000), (ahead_ms + 6_000, 6_000), (9_000, 9_000)]
-    assert told(surveyed(life)) == [(2, 3, ahead_ms, True)]
+    assert wrong_spans(surveyed(life)) == [(2, 3, ahead_ms, True)]
     again = [*life, (3 * ahead_ms + 10_000, 10_000), (11_000, 11_000)]
-    assert told(surveyed(again)) == [(2, 3, ahead_ms, True), (5, 5, 3 * ahead_ms, True)]
+    assert wrong_spans(surveyed(again)) == [(2, 3, ahead_ms, True), (5, 5, 3 * ahead_ms, True)]
 
 
 def test_a_clock_that_jumped_ahead_permanently_is_accepted() -> None:
@@ -68,12 +68,12 @@ def test_a_clock_that_jumped_ahead_permanently_is_accepted() -> None:
 def test_if_times_decrease_log_order_counts_and_is_noted() -> None:
     """The clock was set back, the next owner has an earlier time, or the format level has no uptime."""
     expected = [(1, 2, DAY_MS - 1_000, False)]
-    assert told(surveyed([(DAY_MS, 0), (DAY_MS + 1_000, 1_000), (2_000, 2_000)])) == expected
-    assert told(surveyed([(DAY_MS, 0), (DAY_MS + 1_000, 1_000)], [(2_000, 5)])) == expected
+    assert wrong_spans(surveyed([(DAY_MS, 0), (DAY_MS + 1_000, 1_000), (2_000, 2_000)])) == expected
+    assert wrong_spans(surveyed([(DAY_MS, 0), (DAY_MS + 1_000, 1_000)], [(2_000, 5)])) == expected
     times = surveyed([(DAY_MS, None), (DAY_MS + 1_000, None), (2_000, None)])
-    assert told(times) == expected
+    assert wrong_spans(times) == expected
     assert "which clock was right is not known" in times.texts[0]
-    assert told(surveyed([(0, None)], [(DAY_MS, None)], [(DAY_MS - 5_000, None)], [(9, None)])) == [
+    assert wrong_spans(surveyed([(0, None)], [(DAY_MS, None)], [(DAY_MS - 5_000, None)], [(9, None)])) == [
         (2, 2, DAY_MS - 9, False),
         (3, 3, DAY_MS - 5_009, False),
     ]
@@ -137,8 +137,8 @@ def test_incidents_are_found_by_the_right_time() -> None:
 def test_events_are_found_by_the_right_time(tmp_path: Path) -> None:
     """The output shows their recorded times; reports do, too."""
     window = ["--since", "2026-11-28T15:59:25Z", "--until", "2026-11-28T15:59:33Z"]
-    told = run("history", "orders", *window, "--format", "jsonl", log=LOG).stdout.splitlines()
-    assert [msgspec.json.decode(line)["seq"] for line in told] == [7, 8, 9, 10, 11, 12, 13]
+    output = run("history", "orders", *window, "--format", "jsonl", log=LOG).stdout.splitlines()
+    assert [msgspec.json.decode(line)["seq"] for line in output] == [7, 8, 9, 10, 11, 12, 13]
     page = tmp_path / "page.html"
     made = run("report", "orders", "-o", str(page), "--since", "2026-11-28T15:59:36Z", log=LOG)
     assert "with 2 rebalances" in made.stdout
@@ -227,8 +227,8 @@ def test_an_export_has_no_hole_where_the_next_owners_clock_is_a_little_behind(tm
     url = asyncio.run(sqlite_log(tmp_path / "muster.db", story))
     path = tmp_path / "orders.jsonl"
     run("export", str(path), "--until", until, log=url)
-    told = run("history", "orders", "--until", until, "--format", "jsonl", log=url).stdout
-    assert run("history", "orders", "--format", "jsonl", log=str(path)).stdout == told
+    output = run("history", "orders", "--until", until, "--format", "jsonl", log=url).stdout
+    assert run("history", "orders", "--format", "jsonl", log=str(path)).stdout == output
 
 
 @pytest.mark.parametrize("ahead_ms", [0, DAY_MS])

@@ -173,8 +173,8 @@ def remove(fleet: Fleet, *numbers: int) -> None:
     )
 
 
-def of_kind(told: Iterable[Incident], kind: str) -> Incident:
-    (found,) = [each for each in told if each.kind == kind]
+def of_kind(reported: Iterable[Incident], kind: str) -> Incident:
+    (found,) = [each for each in reported if each.kind == kind]
     return found
 
 
@@ -185,7 +185,7 @@ def expect(incident: Incident, kind: str, grade: str, headline: str, *culprits: 
     assert {each.group_instance_id or each.client_id for each in incident.culprits} == set(culprits), shown(incident)
 
 
-def said(incident: Incident, *grades: str) -> str:
+def statements(incident: Incident, *grades: str) -> str:
     """Return the statements of the chain with this grade, or all, one in each line."""
     return "\n".join(each.text for each in incident.chain if not grades or each.grade in grades)
 

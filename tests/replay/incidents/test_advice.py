@@ -95,7 +95,7 @@ def asks_again_and_again() -> Fleet:
     return fleet
 
 
-def asked_by_an_administrator() -> Fleet:
+def rebalance_by_an_administrator() -> Fleet:
     fleet = Fleet(3)
     fleet.configure(REBALANCE, "force")
     fleet.rest(5 * S)
@@ -128,7 +128,7 @@ def other_partitions(number: int) -> Fleet:
         (partial(asks, "rebalance failed due to DisconnectException"), "enforced", "look at its log before this"),
         (partial(asks, None), "enforced", "a leader rejoins when its metadata changed"),
         (asks_again_and_again, "enforced", "the application calls enforceRebalance()"),
-        (asked_by_an_administrator, "enforced", "look for who calls muster members rebalance"),
+        (rebalance_by_an_administrator, "enforced", "look for who calls muster members rebalance"),
         (partial(changed, ("orders", "payments")), "subscription-change", "where the application calls subscribe()"),
         (partial(changed, assignors=("roundrobin", "range")), "assignor-change", "once all members offer it"),
         (partial(other_partitions, 24), "partitions-changed", "nothing to do: the new partitions have consumers now"),
@@ -146,8 +146,8 @@ def other_partitions(number: int) -> Fleet:
 )
 def test_each_trouble_has_its_advice(story: Callable[[], Fleet], kind: str, advice: str) -> None:
     """And no other advice."""
-    (told,) = of_kind(story().told(), kind).advice
-    assert advice in told
+    (reported,) = of_kind(story().told(), kind).advice
+    assert advice in reported
 
 
 @pytest.mark.parametrize("comes_back", [True, False])
@@ -169,9 +169,9 @@ def test_a_member_that_left_silently_may_have_polled_too_late() -> None:
     fleet = Fleet(3, library="librdkafka")
     fleet.restart(2, 20 * S, reason=None)
     fleet.rest(30 * S)
-    told = of_kind(fleet.told(), "restart")
-    assert "a restart or a poll timeout" in told.headline
-    assert [each[:26] for each in told.advice] == ["with a group.instance.id, ", "if it was a poll timeout: "]
+    reported = of_kind(fleet.told(), "restart")
+    assert "a restart or a poll timeout" in reported.headline
+    assert [each[:26] for each in reported.advice] == ["with a group.instance.id, ", "if it was a poll timeout: "]
 
 
 def test_a_member_that_was_heard_again_is_not_advised_to_restart_faster() -> None:
@@ -181,9 +181,9 @@ def test_a_member_that_was_heard_again_is_not_advised_to_restart_faster() -> Non
     process.freeze()
     fleet.world.at(60 * S, process.thaw)
     fleet.rest(90 * S)
-    told = of_kind(fleet.told(), "restart")
-    assert "it had not died" in told.headline
-    assert told.advice == (HELD_UP,)
+    reported = of_kind(fleet.told(), "restart")
+    assert "it had not died" in reported.headline
+    assert reported.advice == (HELD_UP,)
 
 
 def test_one_newcomer_needs_no_advice() -> None:
@@ -196,8 +196,8 @@ def test_one_newcomer_needs_no_advice() -> None:
 
 def test_a_duel_is_ended_by_an_instance_id_for_each() -> None:
     """Neither a longer session nor a look at the network would help."""
-    (told,) = of_kind(incidents(history_of(memberships.duel())), "duel").advice
-    assert "give each process a group.instance.id of its own" in told
+    (reported,) = of_kind(incidents(history_of(memberships.duel())), "duel").advice
+    assert "give each process a group.instance.id of its own" in reported
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,7 @@ from muster.events.causes import Cause
 from muster.events.state import GroupState
 from muster.replay.fleet.simulation.world.rules import GROUP_ID
 from tests.replay.histories import Script
-from tests.replay.incidents.fleet import BOTH, QUIET_MS, Fleet, expect, said
+from tests.replay.incidents.fleet import BOTH, QUIET_MS, Fleet, expect, statements
 from tests.replay.whole import incidents
 
 S = 1_000
@@ -48,7 +48,7 @@ def test_partitions_are_shown_before_and_after(reason: str | None, grade: str, l
         "orders has 24 partitions instead of 12: the leader 'app-2' (10.0.1.2) rejoined with the same"
         " subscription for that",
     )
-    assert "rejoined, still subscribed to orders" in said(incident, "recorded")
+    assert "rejoined, still subscribed to orders" in statements(incident, "recorded")
 
 
 @pytest.mark.parametrize(
@@ -71,9 +71,9 @@ def test_added_shrunk_and_removed_topics_are_reported(partitions: dict[str, int]
     fleet.world.leader().rejoin_soon()
     fleet.rest(5 * S)
     culprits = ("app-2",) if kind == "enforced" else ()
-    told = [each for each in fleet.told() if each.kind != "unassigned-topic"]  # lost partitions have no owner
-    expect(told[0], kind, "inferred", headline, *culprits)
-    assert len(told) == 1
+    reported = [each for each in fleet.told() if each.kind != "unassigned-topic"]  # lost partitions have no owner
+    expect(reported[0], kind, "inferred", headline, *culprits)
+    assert len(reported) == 1
 
 
 @BOTH
@@ -111,7 +111,7 @@ def test_a_second_round_lists_the_revoked_partitions(level: int) -> None:
     assert len(incident.rebalances) == 2
     for number in (1, 2, 3):
         gave_up = rf"'app-{number}' \(10.0.1.{number}\) rejoined without orders \d+, which it had revoked"
-        assert re.search(gave_up, said(incident, "recorded"))
+        assert re.search(gave_up, statements(incident, "recorded"))
 
 
 @pytest.mark.parametrize("polls_late", [False, True])
@@ -123,7 +123,7 @@ def test_a_second_round_lists_only_members_that_revoked(*, polls_late: bool) -> 
     if polls_late:
         fleet[1].setup = fleet[1].setup.but(poll_ms=8 * S)
     fleet.rest(10 * S)
-    assert said(fleet.only()).count("which it had revoked") == 2
+    assert statements(fleet.only()).count("which it had revoked") == 2
 
 
 def test_a_second_round_in_which_a_process_comes_back_is_of_the_incident_of_the_first() -> None:
@@ -196,9 +196,9 @@ def test_an_applications_own_reason_is_quoted(assignor: str, level: int) -> None
     fleet.world.leader().rejoin_soon(OWN_WORDS)
     fleet.rest(5 * S)
     headline = f"'app-2' (10.0.1.2) asked for a rebalance; the client says: \"{OWN_WORDS}\""
-    _, asked = fleet.told(level)
-    expect(asked, "enforced", "recorded", headline, "app-2")
-    assert len(asked.rebalances) == 1
+    _, found = fleet.told(level)
+    expect(found, "enforced", "recorded", headline, "app-2")
+    assert len(found.rebalances) == 1
 
 
 @pytest.mark.parametrize("reason", ["rebalance failed due to DisconnectException", "group is already rebalancing"])
@@ -370,9 +370,9 @@ def test_without_partitions_in_the_log_only_the_clients_word_is_reported() -> No
     script.start(script.joined(script.member("a"))).complete(cause=Cause.INITIAL_DELAY_ELAPSED).stabilize({"a": b"?"})
     script.wait(QUIET_MS).start(script.rejoined(script.of("a"), Cause.LEADER_REJOINED, reason=CACHED))
     script.wait(S).complete().stabilize({"a": b"?"})
-    *_, asked = incidents(script.history())
-    assert (asked.kind, asked.grade) == ("metadata-changed", "recorded")
-    assert asked.headline.endswith("; whether its topics have other partitions is not in the log")
+    *_, found = incidents(script.history())
+    assert (found.kind, found.grade) == ("metadata-changed", "recorded")
+    assert found.headline.endswith("; whether its topics have other partitions is not in the log")
 
 
 def test_partitions_are_shown_from_the_next_assignment_after_another_rebalance() -> None:

@@ -8,7 +8,7 @@ import pytest
 from muster.replay.fleet.simulation.world import outages
 from muster.replay.fleet.simulation.world.process import Process
 from muster.replay.render.incident_table import title_of
-from tests.replay.incidents.fleet import OLDER, Fleet, expect, of_kind, said
+from tests.replay.incidents.fleet import OLDER, Fleet, expect, of_kind, statements
 from tests.replay.whole import incidents
 
 S = 1_000
@@ -31,7 +31,7 @@ def test_static_members_that_are_stopped_are_one_incident_and_no_network_cut() -
         "app-4",
         "app-5",
     )
-    assert said(stopped, "recorded").count("was closed from its side") == 2
+    assert statements(stopped, "recorded").count("was closed from its side") == 2
     assert "muster members retire orders app-4 app-5 before" in stopped.advice[0]
     assert fleet.only(OLDER).kind == "network-cut"
 
@@ -72,8 +72,8 @@ def test_a_dynamic_member_that_leaves_between_two_stops_belongs_to_one_of_them()
     fleet.run(3_400)
     fleet[2].close()
     fleet.rest(30 * S)
-    told = [[each.client_id for each in incident.culprits] for incident in fleet.told()]
-    assert told == [["app-1", "app-5"], ["app-2"]]
+    reported = [[each.client_id for each in incident.culprits] for incident in fleet.told()]
+    assert reported == [["app-1", "app-5"], ["app-2"]]
 
 
 def test_how_long_the_rebalance_took_is_not_how_long_it_took_them_to_end() -> None:
@@ -156,7 +156,7 @@ def test_static_members_whose_machines_died_were_cut_off() -> None:
     cut = fleet.only()
     headline = "2 members fell silent at the same moment, all from 10.0.1.x, and 3 others did not: ..."
     assert cut.kind == "network-cut"
-    assert said(cut, "recorded").count("was still open when it was removed") == 2
+    assert statements(cut, "recorded").count("was still open when it was removed") == 2
     assert cut.headline.startswith(headline.partition(",")[0])
 
 
@@ -194,8 +194,8 @@ def test_a_process_that_comes_back_on_its_connection_had_polled_too_late(static:
     fleet[4].stop_polling()
     fleet.world.at(25 * S, fleet[4].poll_again)
     fleet.rest(60 * S)
-    told = fleet.told()
-    assert {each.member_id.rpartition("-")[0] for each in of_kind(told, "deployment").culprits} == {
+    found = fleet.told()
+    assert {each.member_id.rpartition("-")[0] for each in of_kind(found, "deployment").culprits} == {
         "app-1",
         "app-2",
         "app-3",
@@ -205,7 +205,7 @@ def test_a_process_that_comes_back_on_its_connection_had_polled_too_late(static:
         f"'app-4' (10.0.1.4) {how}, and came back ... later, on the same connection: its process had not ended, but"
         f" polled too late{still}, or unsubscribed and subscribed again"
     )
-    late = of_kind(told, "poll-timeout")
+    late = of_kind(found, "poll-timeout")
     expect(late, "poll-timeout", "inferred", headline, "app-4")
     assert "max.poll.interval.ms is 1 min" in late.advice[0]
 
@@ -231,9 +231,9 @@ def test_a_late_poll_and_an_unsubscribe_of_one_member_are_two_incidents() -> Non
     fleet[2].unsubscribe()
     fleet.world.at(3 * S, fleet[2].poll_again)
     fleet.rest(80 * S)
-    told = fleet.told()
-    assert [each.kind for each in told] == ["poll-timeout", "poll-timeout"]
-    assert [each.headline.partition(", on the same")[0] for each in told] == [
+    found = fleet.told()
+    assert [each.kind for each in found] == ["poll-timeout", "poll-timeout"]
+    assert [each.headline.partition(", on the same")[0] for each in found] == [
         "'app-2' (10.0.1.2) left, and came back 15.0 s later",
         "'app-2' (10.0.1.2) left, and came back 3.0 s later",
     ]
@@ -245,7 +245,7 @@ def test_members_behind_one_proxy_that_end_together_may_have_lost_the_proxy() ->
     for number in (1, 2):
         fleet[number].die()
     fleet.rest(30 * S)
-    assert "whether the processes ended, or a proxy" not in said(fleet.only())
+    assert "whether the processes ended, or a proxy" not in statements(fleet.only())
 
     fleet = Fleet(6)
     for number in (5, 6):
@@ -259,7 +259,7 @@ def test_members_behind_one_proxy_that_end_together_may_have_lost_the_proxy() ->
     for number in (7, 8):
         fleet[number].die()
     fleet.rest(30 * S)
-    assert "all 2 connections came from 10.0.9.9 and ended within" in said(fleet.only(), "unknown")
+    assert "all 2 connections came from 10.0.9.9 and ended within" in statements(fleet.only(), "unknown")
 
 
 def test_a_cut_off_member_that_is_heard_again_is_not_reported_as_a_late_poll() -> None:
@@ -269,7 +269,7 @@ def test_a_cut_off_member_that_is_heard_again_is_not_reported_as_a_late_poll() -
     fleet.world.at(30 * S, partial(outages.heal, fleet.world, [fleet[2]]))
     fleet.rest(45 * S)
     assert fleet.only().kind == "restart"
-    assert "had not died" in said(fleet.only())
+    assert "had not died" in statements(fleet.only())
 
 
 @pytest.mark.parametrize("sooner", [True, False])
@@ -281,17 +281,19 @@ def test_a_static_member_that_stood_still_had_not_polled_too_late_if_it_had_just
     fleet[3].stop_polling()  # like librdkafka after SIGSTOP: it does not use its old member id again
     fleet.world.at(20 * S, fleet[3].poll_again)
     fleet.rest(60 * S)
-    told = fleet.told()
+    found = fleet.told()
     if sooner:
-        restart = of_kind(told, "restart")
+        restart = of_kind(found, "restart")
         headline = (
             "'app-3' (10.0.1.3) ... on the same connection: it had not died, but stalled, was unsubscribed for a"
             " while or was cut off"
         )
         expect(restart, "restart", "inferred", headline, "app-3")
-        assert "before its max.poll.interval.ms of 1 min could be over: it had not polled too late" in said(restart)
+        assert "before its max.poll.interval.ms of 1 min could be over: it had not polled too late" in statements(
+            restart
+        )
         return
-    late = of_kind(told, "poll-timeout")
+    late = of_kind(found, "poll-timeout")
     assert "but polled too late, stalled, or unsubscribed and subscribed again" in late.headline
     assert [each.partition(":")[0] for each in late.advice] == [
         "if it polled too late",

@@ -70,11 +70,11 @@ def test_members_that_join_again_after_an_outage_were_not_restarted(how: str, re
         fleet.run(60_000)
         fleet.restart(2, 2_000)
         fleet.rest(30_000)
-    told = fleet.told()
-    change = of_kind(told, "coordinator-change")
+    found = fleet.told()
+    change = of_kind(found, "coordinator-change")
     assert how == "away" or "came back to their places under new member ids" in change.headline
     assert change.cost.restarts_absorbed == 0
-    assert sum(each.cost.restarts_absorbed for each in told) == restarts
+    assert sum(each.cost.restarts_absorbed for each in found) == restarts
 
 
 def test_a_static_member_that_joins_again_on_its_connection_was_not_restarted() -> None:
@@ -89,10 +89,12 @@ def test_a_static_member_that_joins_again_on_its_connection_was_not_restarted() 
 
 def test_a_cooperative_assignor_stops_only_what_moves_or_is_lost() -> None:
     """An eager assignor stops all partitions."""
-    told = next(each for each in rebalances(GroupId("orders"), a_night().history().items) if each.movement is not None)
-    assert told.movement is not None
-    movement = msgspec.structs.replace(told.movement, moved=1, lost=2, stayed=9)
-    eager = msgspec.structs.replace(told, movement=movement, duration_ms=1_000, protocol_name="range")
+    reported = next(
+        each for each in rebalances(GroupId("orders"), a_night().history().items) if each.movement is not None
+    )
+    assert reported.movement is not None
+    movement = msgspec.structs.replace(reported.movement, moved=1, lost=2, stayed=9)
+    eager = msgspec.structs.replace(reported, movement=movement, duration_ms=1_000, protocol_name="range")
     cooperative = msgspec.structs.replace(eager, protocol_name="cooperative-sticky")
     assert cost_of([eager]).partition_ms == 12 * 1_000
     assert cost_of([cooperative]).partition_ms == 3 * 1_000
@@ -186,12 +188,12 @@ def test_a_group_that_was_emptied_has_no_consumer_until_its_next_assignment() ->
     fleet.rest(70_000)
     fleet.start(2)
     fleet.rest(20_000)
-    told = fleet.told()
-    lost, started = (rebalance for each in told for rebalance in each.rebalances)
+    found = fleet.told()
+    lost, started = (rebalance for each in found for rebalance in each.rebalances)
     assert (lost.outcome, started.outcome) == (Outcome.EMPTIED, Outcome.STABLE)
     expected = 12 * (started.ended_ms - lost.ended_ms)
     assert expected > 12 * 60_000
-    assert [each.cost.empty_partition_ms for each in told] == [expected, 0]
+    assert [each.cost.empty_partition_ms for each in found] == [expected, 0]
 
 
 def test_a_group_that_was_shut_down_costs_nothing_while_it_is_empty() -> None:
@@ -250,9 +252,16 @@ def test_a_member_unheard_during_a_coordinator_pause_was_not_silent(static: int)
 
 def test_a_rebalance_without_an_assignment_stops_the_assigned_partitions() -> None:
     """A leader that dies in the sync phase stops all of them, and no partition has moved yet."""
-    told = next(each for each in rebalances(GroupId("orders"), a_night().history().items) if each.movement is not None)
+    reported = next(
+        each for each in rebalances(GroupId("orders"), a_night().history().items) if each.movement is not None
+    )
     superseded = msgspec.structs.replace(
-        told, outcome=Outcome.SUPERSEDED, movement=None, partitions_before=12, duration_ms=1_000, protocol_name="range"
+        reported,
+        outcome=Outcome.SUPERSEDED,
+        movement=None,
+        partitions_before=12,
+        duration_ms=1_000,
+        protocol_name="range",
     )
     cooperative = msgspec.structs.replace(superseded, protocol_name="cooperative-sticky")
     assert (cost_of([superseded]).partition_ms, cost_of([superseded]).partitions_moved) == (12_000, 0)
@@ -284,8 +293,8 @@ def test_the_incident_that_empties_a_group_has_that_rebalance_and_its_cost(leave
         fleet.story, lambda caller: LeaveGroup(group_id=GROUP_ID, caller=caller, members=leaving), api_key=13
     )
     fleet.rest(20_000)
-    told = fleet.told()
-    left, removed = (of_kind(told, kind) for kind in ("scale-down", "removed-by-admin"))
+    found = fleet.told()
+    left, removed = (of_kind(found, kind) for kind in ("scale-down", "removed-by-admin"))
     emptied, started = removed.rebalances
     assert emptied.outcome is Outcome.EMPTIED
     assert left.rebalances == ()
@@ -369,8 +378,8 @@ def test_a_group_that_was_empty_before_it_was_released_was_empty_until_then() ->
     adopted_ms = fleet.wall_ms
     fleet.start(2)
     fleet.rest(20_000)
-    told = fleet.told()
-    crash = of_kind(told, "crash")
-    started = next(each for incident in told for each in incident.rebalances if each.outcome is Outcome.STABLE)
+    found = fleet.told()
+    crash = of_kind(found, "crash")
+    started = next(each for incident in found for each in incident.rebalances if each.outcome is Outcome.STABLE)
     empty_ms = released_ms - crash.rebalances[-1].ended_ms + started.ended_ms - adopted_ms
     assert crash.cost.empty_partition_ms == 12 * empty_ms

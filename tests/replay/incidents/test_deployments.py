@@ -111,10 +111,10 @@ def test_a_member_that_joined_during_a_deployment_is_not_one_it_replaced() -> No
     fleet[5].stop_polling()
     fleet.world.at(15 * S, fleet[5].poll_again)
     fleet.rest(60 * S)
-    told = fleet.told()
+    found = fleet.told()
     headline = "4 processes of 4 stopped and started one after another, within ...: ..."
-    expect(of_kind(told, "deployment"), "deployment", "inferred", headline, "app-1", "app-2", "app-3", "app-4")
-    late = of_kind(told, "poll-timeout")
+    expect(of_kind(found, "deployment"), "deployment", "inferred", headline, "app-1", "app-2", "app-3", "app-4")
+    late = of_kind(found, "poll-timeout")
     headline = "'app-5' (10.0.1.5) left, and came back 15.0 s later, on the same connection: ..."
     expect(late, "poll-timeout", "inferred", headline, "app-5")
     older = of_kind(fleet.told(OLDER), "restart")
@@ -298,9 +298,9 @@ def test_a_leader_that_is_replaced_after_it_was_slow_was_slow(level: int) -> Non
     for number in range(1, 7):
         fleet.restart(number, S)
         fleet.rest(10 * S)
-    told = fleet.told(level)
-    assert of_kind(told, "slow-leader").culprits[0].client_id == leader.name
-    assert len(of_kind(told, "deployment").culprits) > 6
+    found = fleet.told(level)
+    assert of_kind(found, "slow-leader").culprits[0].client_id == leader.name
+    assert len(of_kind(found, "deployment").culprits) > 6
 
 
 # ---- processes under other client ids --------------------------------------------------------------------------------
@@ -501,8 +501,8 @@ def test_of_two_restarts_of_a_process_the_one_in_the_wave_belongs_to_the_deploym
             fleet.restart(number, 2 * S)
             fleet.run(8 * S)
         fleet.rest(60 * S)
-        told = fleet.told()
-        alone, deployment = of_kind(told, "restart"), of_kind(told, "deployment")
+        found = fleet.told()
+        alone, deployment = of_kind(found, "restart"), of_kind(found, "deployment")
         assert wall_ms_of(alone.started_at) < alone_ms
         assert all(wall_ms_of(each.at) > alone_ms for each in deployment.chain if each.at is not None)
         expect(deployment, "deployment", "inferred", "4 processes of 4 ...", "app-1", "app-2", "app-3", "app-4")

@@ -15,7 +15,7 @@ def names(found: list[Incident]) -> list[str | None]:
     return [culprit.client_id for incident in found for culprit in incident.culprits]
 
 
-def told(fleet: Fleet, window: Window) -> list[str | None]:
+def culprits_in(fleet: Fleet, window: Window) -> list[str | None]:
     """Return the culprits of the incidents in the window, after checking that the page has as many."""
     fold, page = WhyFold(GROUP_ID, window=window), ReportFold(GROUP_ID, window=window)
     found: list[Incident] = []
@@ -44,11 +44,11 @@ def test_a_window_is_of_the_clock_that_the_log_has() -> None:
         if number == 4:
             fleet.world.rules.wall_offset_ms += HOUR_MS
     between = AtTime(moments[1])
-    assert told(fleet, Window(since=between)) == ["app-6"]
-    assert told(fleet, Window(since=AtTime(moments[1] - QUIET_MS), until=between)) == ["app-5"]
+    assert culprits_in(fleet, Window(since=between)) == ["app-6"]
+    assert culprits_in(fleet, Window(since=AtTime(moments[1] - QUIET_MS), until=between)) == ["app-5"]
     in_the_jump = AtTime(moments[0] + HOUR_MS // 2)
-    assert told(fleet, Window(since=in_the_jump)) == ["app-5", "app-6"]
-    assert told(fleet, Window(until=in_the_jump))[-1] == "app-4"
+    assert culprits_in(fleet, Window(since=in_the_jump)) == ["app-5", "app-6"]
+    assert culprits_in(fleet, Window(until=in_the_jump))[-1] == "app-4"
 
 
 def test_the_incident_at_a_time_is_found_after_a_clock_jump() -> None:

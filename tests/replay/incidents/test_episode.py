@@ -66,10 +66,10 @@ def acts(*, phases: float) -> Iterator[AnyAct]:
         )
 
 
-def plainly(told: list[AnyAct], at_ms: int) -> frozenset[MemberId]:
+def plainly(reported: list[AnyAct], at_ms: int) -> frozenset[MemberId]:
     """Return the members right before this time, searched from the beginning."""
     members: set[MemberId] = set()
-    for act in told:
+    for act in reported:
         if act.at_ms >= at_ms:
             break
         if isinstance(act, Phase):
@@ -83,24 +83,24 @@ def plainly(told: list[AnyAct], at_ms: int) -> frozenset[MemberId]:
 def test_members_are_found_without_reading_all_earlier_events() -> None:
     """In long runs of restarts without a phase, and with many phases; the result equals that of the plain search."""
     for phases in (0.0, 0.001, 0.3):
-        told = Counted(acts(phases=phases))
+        reported = Counted(acts(phases=phases))
         episode = Episode(None)
-        episode.acts = told
-        end_ms = max(act.at_ms for act in list(told))
+        episode.acts = reported
+        end_ms = max(act.at_ms for act in list(reported))
         moments = range(0, end_ms + 2, max(1, end_ms // QUESTIONS))
-        told.looked_at = 0
+        reported.looked_at = 0
         found = [episode.members_at(at_ms) for at_ms in moments]
-        assert told.looked_at <= 10 * ACTS
-        assert found[::50] == [plainly(list(told), at_ms) for at_ms in moments[::50]]
+        assert reported.looked_at <= 10 * ACTS
+        assert found[::50] == [plainly(list(reported), at_ms) for at_ms in moments[::50]]
 
 
 def test_members_are_found_from_the_last_hundred_returns() -> None:
     """Without a phase in between, no other act has the members."""
-    told = list(acts(phases=0))[:1_000]
-    memberships = Memberships(told, ())
+    reported = list(acts(phases=0))[:1_000]
+    memberships = Memberships(reported, ())
     returns = Counted(memberships._returns)  # type: ignore[arg-type]
     memberships._returns = returns  # type: ignore[assignment]
-    for at_ms in range(0, max(act.at_ms for act in told) + 2, 50):
+    for at_ms in range(0, max(act.at_ms for act in reported) + 2, 50):
         returns.looked_at = 0
         memberships.at(at_ms)
         assert returns.looked_at <= 120  # the search itself reads some acts
@@ -116,10 +116,10 @@ def moves() -> Iterator[AnyAct]:
         yield AskedFor(seq=seq, at_ms=at_ms, why=why, cause=cause, is_upstream=random.choice((True, False, None)))
 
 
-def plainly_upstream(told: list[AnyAct], from_ms: int, until_ms: int) -> int:
+def plainly_upstream(reported: list[AnyAct], from_ms: int, until_ms: int) -> int:
     """Return the same sum over all acts."""
     passed_ms, since_ms, is_configured = 0, None, False
-    for act in told:
+    for act in reported:
         assert isinstance(act, AskedFor)
         if act.is_upstream is not None:
             is_configured = act.is_upstream
@@ -133,15 +133,15 @@ def plainly_upstream(told: list[AnyAct], from_ms: int, until_ms: int) -> int:
 
 def test_when_the_cluster_had_the_group_is_found_without_reading_all_acts_again() -> None:
     """A group that is emptied repeatedly queries it each time."""
-    told = Counted(moves())
+    reported = Counted(moves())
     episode = Episode(None)
-    episode.acts = told
-    end_ms = max(act.at_ms for act in list(told))
+    episode.acts = reported
+    end_ms = max(act.at_ms for act in list(reported))
     spans = [(at_ms, at_ms + 1_000) for at_ms in range(0, end_ms, max(1, end_ms // QUESTIONS))]
-    told.looked_at = 0
+    reported.looked_at = 0
     found = [episode.upstream_ms(*span) for span in spans]
-    assert told.looked_at <= ACTS
-    assert found[::50] == [plainly_upstream(list(told), *span) for span in spans[::50]]
+    assert reported.looked_at <= ACTS
+    assert found[::50] == [plainly_upstream(list(reported), *span) for span in spans[::50]]
 
 
 @pytest.mark.parametrize("is_early", [False, True])

@@ -17,8 +17,8 @@ LEGIBLE = 4.5
 def test_each_kind_is_of_a_family() -> None:
     """Add a new kind to a family in replay/incidents/families.py; only the unknown kind has the family UNKNOWN."""
     assert [kind.name for kind in KINDS if family_of(kind.name) is Family.UNKNOWN] == ["unknown"]
-    told = [kind for kinds in KINDS_OF.values() for kind in kinds]
-    assert len(told) == len(set(told))
+    reported = [kind for kinds in KINDS_OF.values() for kind in kinds]
+    assert len(reported) == len(set(reported))
     assert family_of("a-kind-of-tomorrow") is Family.UNKNOWN
 
 

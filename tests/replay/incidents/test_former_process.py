@@ -9,7 +9,7 @@ import pytest
 from muster.events.records import FORMAT_LEVEL
 from muster.replay.incidents.incident import Incident
 from muster.replay.incidents.kinds.restart import TWO_OF_ONE
-from tests.replay.incidents.fleet import BOTH, OLDER, QUIET_MS, Fleet, expect, of_kind, said
+from tests.replay.incidents.fleet import BOTH, OLDER, QUIET_MS, Fleet, expect, of_kind, statements
 
 S = 1_000
 ALIKE = (
@@ -53,7 +53,7 @@ def test_a_process_that_lived_until_its_id_was_taken_may_be_one_of_two(level: in
         if level == FORMAT_LEVEL
         else "when it was last heard from is not recorded"
     )
-    assert said(restart, "unknown") == f"whether the process before it had ended is not known: {silent}"
+    assert statements(restart, "unknown") == f"whether the process before it had ended is not known: {silent}"
     assert restart.advice == (TWO_OF_ONE,)
 
 
@@ -64,7 +64,7 @@ def test_a_process_not_fenced_within_its_session_had_ended(ms: int, is_known: bo
     ended = (
         "did not keep running beside it: it had not been heard from for 1.5 s, and none of its requests was fenced then"
     )
-    assert (ended in said(restart, "inferred")) == is_known
+    assert (ended in statements(restart, "inferred")) == is_known
     assert (
         restart.headline == "'app-2' (10.0.3.2) rejoined under a new member id, and kept its partitions"
     ) == is_known
@@ -78,7 +78,7 @@ def test_a_process_that_was_silent_for_longer_than_a_heartbeat_takes_had_not_liv
         fleet = taken(heard_s=silent_s)
         fleet.rest(5 * S)
         assert fleet.only().grade == "inferred"
-        words = said(fleet.only(), grade).replace("the process before ", "")
+        words = statements(fleet.only(), grade).replace("the process before ", "")
         assert f"it had not been heard from for {silent_s}.0 s" in words
         assert fleet.only(OLDER).grade == "inferred"
 
@@ -104,7 +104,7 @@ def test_a_process_that_is_fenced_was_alive() -> None:
     restart = later(taken(heard_s=1.5, ends=False))
     headline = "another process joined as 'app-2' (10.0.3.2), and took its place while it was alive"
     expect(restart, "restart", "recorded", headline, "app-2")
-    assert "was alive, at 10.0.1.2: 1 request of it was fenced" in said(restart, "recorded")
+    assert "was alive, at 10.0.1.2: 1 request of it was fenced" in statements(restart, "recorded")
     assert restart.advice == (TWO_OF_ONE,)
     assert restart.cost.silent_partition_ms == 0
 

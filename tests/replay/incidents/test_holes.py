@@ -20,7 +20,7 @@ from tests.replay.whole import History, incidents
 S = 1_000
 
 
-def told_without(fleet: Fleet, from_ms: int, to_ms: int) -> list[Incident]:
+def incidents_without(fleet: Fleet, from_ms: int, to_ms: int) -> list[Incident]:
     """Return the incidents since the group became Stable, from a log without the events of this time."""
     reads = [
         read
@@ -31,9 +31,9 @@ def told_without(fleet: Fleet, from_ms: int, to_ms: int) -> list[Incident]:
     return found[[each.kind for each in found].index("start") + 1 :]
 
 
-def notes_of(told: list[Incident], kind: str) -> bool:
+def notes_of(reported: list[Incident], kind: str) -> bool:
     """Return whether the incident of this kind has a note about a gap."""
-    return any("not in the log" in note for note in of_kind(told, kind).notes)
+    return any("not in the log" in note for note in of_kind(reported, kind).notes)
 
 
 def test_a_gap_is_noted_if_it_may_hide_joins_or_leaves() -> None:
@@ -49,8 +49,8 @@ def test_a_gap_is_noted_if_it_may_hide_joins_or_leaves() -> None:
     to_ms = fleet.wall_ms
     fleet.start(7)
     fleet.rest(20 * S)
-    told = told_without(fleet, from_ms, to_ms)
-    assert {kind: notes_of(told, kind) for kind in ("restart", "crash", "scale-up", "unknown")} == {
+    found = incidents_without(fleet, from_ms, to_ms)
+    assert {kind: notes_of(found, kind) for kind in ("restart", "crash", "scale-up", "unknown")} == {
         "restart": False,
         "crash": True,
         "scale-up": True,
@@ -69,7 +69,7 @@ def test_a_gap_within_an_incident_is_noted_on_it() -> None:
     to_ms = fleet.wall_ms
     fleet.restart(3, 2 * S)
     fleet.rest(20 * S)
-    assert notes_of(told_without(fleet, from_ms, to_ms), "deployment")
+    assert notes_of(incidents_without(fleet, from_ms, to_ms), "deployment")
 
 
 def test_a_gap_long_after_a_crash_is_not_noted_on_it() -> None:
@@ -86,9 +86,9 @@ def test_a_gap_long_after_a_crash_is_not_noted_on_it() -> None:
     to_ms = fleet.wall_ms
     fleet.start(10)
     fleet.rest(20 * S)
-    told = told_without(fleet, from_ms, to_ms)
-    assert not notes_of(told, "crash")
-    assert [bool(each.notes) for each in told if each.kind == "scale-up"] == [False, False, False, True]
+    found = incidents_without(fleet, from_ms, to_ms)
+    assert not notes_of(found, "crash")
+    assert [bool(each.notes) for each in found if each.kind == "scale-up"] == [False, False, False, True]
 
 
 def test_an_episode_too_large_to_examine_at_once_is_marked_as_a_part(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -107,9 +107,9 @@ def test_an_episode_too_large_to_examine_at_once_is_marked_as_a_part(monkeypatch
 
     assert not any(noted for _, noted in split())
     monkeypatch.setattr(episode, "ACTS_MAX", 6)
-    told = split()
-    assert [noted for kind, noted in told if kind != "start"][:-1] == [True] * 3
-    assert [noted for kind, noted in told if kind in ("start", "scale-up")] == [False] * 2
+    reported = split()
+    assert [noted for kind, noted in reported if kind != "start"][:-1] == [True] * 3
+    assert [noted for kind, noted in reported if kind in ("start", "scale-up")] == [False] * 2
 
 
 def test_an_episode_is_reported_in_parts_while_a_rebalance_does_not_end(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -121,10 +121,10 @@ def test_an_episode_is_reported_in_parts_while_a_rebalance_does_not_end(monkeypa
     for _ in range(50):
         script.wait(1_000).advanced(script.replaced("b", Cause.STATIC_REPLACEMENT_DURING_JOIN, host="/10.0.0.6"))
     script.complete().stabilize({"a": {"orders": [0]}, "b": {"orders": []}})
-    told = incidents(script.history())
-    assert all(SPLIT in each.notes for each in told)
-    assert len(told) > 2
-    (last,) = told[-1].rebalances
+    found = incidents(script.history())
+    assert all(SPLIT in each.notes for each in found)
+    assert len(found) > 2
+    (last,) = found[-1].rebalances
     assert last.trigger.cause is Cause.NEW_STATIC_MEMBER
     assert len(last.folded) == 50
 
@@ -133,6 +133,6 @@ def test_a_gap_within_a_duel_is_noted() -> None:
     """More requests may have been fenced in it."""
     whole = history_of(memberships.duel())
     fenced = [each for each in whole.items if isinstance(each, Happened) and isinstance(each.event, MemberFenced)]
-    told = [each for each in whole.items if each is not fenced[1] and not isinstance(each, Gap)]
-    history = History(group_id=whole.group_id, log=whole.log, items=tuple(with_gaps(told)))
+    reported = [each for each in whole.items if each is not fenced[1] and not isinstance(each, Gap)]
+    history = History(group_id=whole.group_id, log=whole.log, items=tuple(with_gaps(reported)))
     assert notes_of(incidents(history), "duel")

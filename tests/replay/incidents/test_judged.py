@@ -47,5 +47,5 @@ def test_nothing_false_is_reported_for_an_older_log() -> None:
     assert [described(each) for each in older if each.is_false] == []
     wrong = [each for each in older if each.counts and not each.is_right]
     assert any(each.has_abstained for each in wrong)
-    said = [each for each in wrong if not each.has_abstained]
-    assert {each.kind if each.is_missed else each.scenario for each in said} <= {"unused-id", "clock-jump"}
+    reported = [each for each in wrong if not each.has_abstained]
+    assert {each.kind if each.is_missed else each.scenario for each in reported} <= {"unused-id", "clock-jump"}

@@ -17,7 +17,7 @@ from muster.events.causes import Cause
 from muster.events.state import GroupState
 from muster.replay.fleet.simulation.world.rules import GROUP_ID
 from tests.replay.histories import Script
-from tests.replay.incidents.fleet import BOTH, BY_ADMIN, OLDER, QUIET_MS, Fleet, expect, of_kind, said
+from tests.replay.incidents.fleet import BOTH, BY_ADMIN, OLDER, QUIET_MS, Fleet, expect, of_kind, statements
 from tests.replay.whole import incidents
 
 S = 1_000
@@ -49,8 +49,8 @@ def test_removed_members_are_reported_with_the_requester(reason: str, says: str,
     who = "'app-2' (10.0.1.2) and 'app-3' (10.0.1.3) were removed"
     expect(incident, "removed-by-admin", "recorded", f"{who}, {BY_ADMIN}{says}", "admin-1")
     assert [each.client_id for each in incident.affected] == ["app-2", "app-3"]
-    assert f"'app-2' (10.0.1.2) was removed, {BY_ADMIN}" in said(incident, "recorded")
-    assert "left the group" not in said(incident)
+    assert f"'app-2' (10.0.1.2) was removed, {BY_ADMIN}" in statements(incident, "recorded")
+    assert "left the group" not in statements(incident)
 
 
 def test_simultaneous_removals_by_other_clients_are_separate_incidents() -> None:
@@ -95,7 +95,7 @@ def test_a_deletion_is_reported_with_the_requester() -> None:
     expect(deleted, "group-deleted", "recorded", headline)
     _, older = fleet.told(OLDER)
     expect(older, "group-deleted", "recorded", f"the group was deleted, {BY_ADMIN}")
-    assert "since when it was empty, and why, is not recorded" in said(older, "unknown")
+    assert "since when it was empty, and why, is not recorded" in statements(older, "unknown")
 
 
 def test_both_lives_of_an_expired_and_recreated_group_are_reported() -> None:
@@ -115,7 +115,7 @@ def test_both_lives_of_an_expired_and_recreated_group_are_reported() -> None:
         "the empty group expired: its last member had left 7 d 0 h before (offsets.retention.minutes: 7 d 0 h)",
     )
     expect(formed, "start", "recorded", "a new process joined an empty group: 'app-7' (10.0.2.7)", "app-7")
-    assert "the former group of this name ended: the empty group expired" in said(formed, "recorded")
+    assert "the former group of this name ended: the empty group expired" in statements(formed, "recorded")
     _, older, _ = fleet.told(OLDER)
     expect(older, "group-expired", "recorded", "the empty group expired")
 
@@ -167,8 +167,8 @@ def test_requests_of_a_replaced_process_are_counted_until_its_place_is_taken_aga
         script.wait(60_000).advanced(script.replaced("billing-1", Cause.STATIC_RESTART_ABSORBED, host="/10.0.0.8"))
         script.wait(1_000).fenced(former, script.of("billing-1"), suppressed=suppressed)
     first, second = (each for each in incidents(script.history()) if each.kind == "restart")
-    assert "1 request of it was fenced" in said(first, "recorded")
-    assert "3 requests of it were fenced" in said(second, "recorded")
+    assert "1 request of it was fenced" in statements(first, "recorded")
+    assert "3 requests of it were fenced" in statements(second, "recorded")
 
 
 def test_processes_that_leave_are_counted_and_named() -> None:
@@ -203,6 +203,6 @@ def test_a_member_that_joins_a_stable_group_is_not_part_of_its_start(stood_s: in
     fleet.run(stood_s * S)
     fleet.start(5)
     fleet.rest(20 * S)
-    told = fleet.told()
-    assert [each.kind for each in told] == kinds
-    assert [len(each.rebalances) for each in told] == ([2] if len(kinds) == 1 else [1, 1])
+    found = fleet.told()
+    assert [each.kind for each in found] == kinds
+    assert [len(each.rebalances) for each in found] == ([2] if len(kinds) == 1 else [1, 1])

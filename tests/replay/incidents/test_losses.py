@@ -16,7 +16,7 @@ from muster.replay.incidents.kinds.restart import HELD_UP, REVOKING, SLOW_BEAT
 from muster.replay.rebalances.rebalance import Outcome
 from muster.replay.text.times import wall_ms_of
 from tests.replay import memberships
-from tests.replay.incidents.fleet import BOTH, OLDER, QUIET_MS, Fleet, crashed, expect, of_kind, said, shown
+from tests.replay.incidents.fleet import BOTH, OLDER, QUIET_MS, Fleet, crashed, expect, of_kind, shown, statements
 from tests.replay.played import history_of
 from tests.replay.whole import incidents
 
@@ -42,7 +42,7 @@ def test_a_phase_that_waited_for_a_dead_member_is_its_crash(level: int) -> None:
         " meantime",
         "app-3",
     )
-    assert "it waited for 'app-3' (10.0.1.3), which was not heard from again" in said(crash, "recorded")
+    assert "it waited for 'app-3' (10.0.1.3), which was not heard from again" in statements(crash, "recorded")
     assert scale_up.rebalances == ()
 
 
@@ -65,7 +65,7 @@ def test_a_dead_member_that_the_rebalance_timeout_removes_is_a_crash(level: int)
         " (10.0.1.5) had joined in the meantime",
         "app-3",
     )
-    assert "it waited for 'app-3' (10.0.1.3), which did not join within the rebalance timeout" in said(crash)
+    assert "it waited for 'app-3' (10.0.1.3), which did not join within the rebalance timeout" in statements(crash)
 
 
 @BOTH
@@ -76,11 +76,11 @@ def test_a_phase_that_waited_for_several_is_of_the_incident_that_began_it(level:
     fleet.restart(3, 40 * S, kill=True)
     fleet.restart(1, 30 * S)
     fleet.rest(90 * S)
-    told = fleet.told(level)
-    deployment, crash = (of_kind(told, kind) for kind in ("deployment", "crash"))
+    found = fleet.told(level)
+    deployment, crash = (of_kind(found, kind) for kind in ("deployment", "crash"))
     waited = deployment.rebalances[0]
     assert "client app-1) left the group" in waited.trigger.text
-    assert "it waited for 'app-2' (10.0.1.2) and 'app-3' (10.0.1.3)" in said(deployment)
+    assert "it waited for 'app-2' (10.0.1.2) and 'app-3' (10.0.1.3)" in statements(deployment)
     assert not crash.rebalances, shown(crash)
 
 
@@ -99,9 +99,9 @@ def test_a_process_that_stood_still_had_not_died() -> None:
         " s after its last sign of life, on the same connection: it had not died, but stalled or was cut off",
         "app-2",
     )
-    assert "had not died: it was heard from again under its old member id" in said(fleet.only(), "recorded")
+    assert "had not died: it was heard from again under its old member id" in statements(fleet.only(), "recorded")
     assert fleet.only(OLDER).headline.endswith("sign of life: a restart, or it stalled or was cut off")
-    assert "had not died" not in said(fleet.only(OLDER))
+    assert "had not died" not in statements(fleet.only(OLDER))
 
 
 def test_a_member_that_fell_silent_when_notified_may_have_been_revoking_partitions() -> None:
@@ -139,7 +139,7 @@ def test_cut_off_members_are_reported_with_their_network(level: int) -> None:
         "5 members fell silent at the same moment, all from 10.0.1.x, and 5 others did not: ...; all came back",
         *(f"app-{number}" for number in range(1, 6)),
     )
-    assert said(incident, "recorded").count("had not died") == (5 if level > OLDER else 0)
+    assert statements(incident, "recorded").count("had not died") == (5 if level > OLDER else 0)
 
 
 def test_the_network_of_cut_off_members_is_not_named_if_all_others_share_it() -> None:
@@ -213,7 +213,7 @@ def test_a_live_process_with_slow_heartbeats_is_not_a_crash_loop() -> None:
     expect(incident, "restart", "inferred", headline, "app-1")
     times = len([each for each in incident.rebalances if each.outcome is Outcome.EMPTIED])
     assert times >= 3
-    assert said(incident, "recorded").count("had not died: it was heard from again") == times
+    assert statements(incident, "recorded").count("had not died: it was heard from again") == times
     assert incident.advice == (HELD_UP, SLOW_BEAT)
 
 
@@ -227,9 +227,9 @@ def test_a_process_that_beats_too_slowly_and_was_lost_last_may_live(known_ms: in
     fleet.run(known_ms)
     fleet[2].leave(None)
     fleet.rest(20 * S)
-    told = [each for each in fleet.told() if each.kind != "shutdown"]
-    assert [each.kind for each in told if each.kind in ("restart", "crash")] == kinds
-    assert ("whether it had ended by then is not known" in told[0].headline) == (kinds == ["restart"])
+    reported = [each for each in fleet.told() if each.kind != "shutdown"]
+    assert [each.kind for each in reported if each.kind in ("restart", "crash")] == kinds
+    assert ("whether it had ended by then is not known" in reported[0].headline) == (kinds == ["restart"])
 
 
 @pytest.mark.parametrize("beats_ms", [27 * S, 38 * S])
@@ -279,7 +279,7 @@ def test_the_last_crash_of_a_loop_is_part_of_it() -> None:
     )
     expect(loop, "crash-loop", "inferred", headline, "app-2")
     assert len(loop.rebalances) == 9
-    assert "was closed from its side" in said(loop, "recorded")
+    assert "was closed from its side" in statements(loop, "recorded")
 
 
 def test_a_process_of_a_loop_that_was_cut_off_with_others_is_part_of_the_cut() -> None:
@@ -510,7 +510,7 @@ def test_a_standby_that_took_over_is_reported_with_the_crash(static: int) -> Non
         " was affected",
         "app-2",
     )
-    assert "'app-4' (10.0.1.4) took over the partitions of 'app-2' (10.0.1.2)" in said(crash, "recorded")
+    assert "'app-4' (10.0.1.4) took over the partitions of 'app-2' (10.0.1.2)" in statements(crash, "recorded")
     assert "(10.0.1.2, client app-2) joined as a standby; no partitions moved" in planned.headline
 
 
@@ -549,7 +549,7 @@ def test_a_late_removal_is_explained(level: int) -> None:
     assert (
         "'app-2' (10.0.1.2) was removed 51.0 s later than its session timeout: the coordinator had stalled until"
         " 2023-11-18 23:00:29 UTC, and all sessions started again then"
-    ) in said(crash, "recorded")
+    ) in statements(crash, "recorded")
 
 
 def test_why_a_member_is_removed_late_may_be_unknown() -> None:
@@ -557,7 +557,7 @@ def test_why_a_member_is_removed_late_may_be_unknown() -> None:
     history = removed_late().history()
     items = tuple(each for each in history.items if not isinstance(each, Coordinated))
     crash = of_kind(incidents(msgspec.structs.replace(history, items=items)), "crash")
-    assert "was removed 51.0 s later than its session timeout; why is not recorded" in said(crash, "unknown")
+    assert "was removed 51.0 s later than its session timeout; why is not recorded" in statements(crash, "unknown")
 
 
 def test_a_member_that_waited_for_others_is_not_removed_late_by_the_coordinator() -> None:
@@ -571,8 +571,10 @@ def test_a_member_that_waited_for_others_is_not_removed_late_by_the_coordinator(
     fleet[2].die()
     fleet.run(60 * S)
     crash = of_kind(fleet.told(), "crash")
-    assert "'app-2' (10.0.1.2) was removed 10.0 s later than its session timeout: it had waited for" in said(crash)
-    assert "had waited for" not in said(crash, "recorded", "unknown")
+    assert "'app-2' (10.0.1.2) was removed 10.0 s later than its session timeout: it had waited for" in statements(
+        crash
+    )
+    assert "had waited for" not in statements(crash, "recorded", "unknown")
 
 
 @BOTH
@@ -584,7 +586,7 @@ def test_a_timely_removal_is_not_explained(level: int) -> None:
     fleet[3].die()
     fleet.away(3 * S)
     fleet.rest(20 * S)
-    assert not any("later than its session timeout" in said(each) for each in fleet.told(level))
+    assert not any("later than its session timeout" in statements(each) for each in fleet.told(level))
 
 
 def test_all_members_silent_at_once_are_not_a_cut_although_static_ones_returned_in_time() -> None:
@@ -628,11 +630,13 @@ def test_a_standby_too_old_for_a_lost_leaders_place_is_reported_with_the_loss() 
     c.join()
     b.join()
     c.sync(h.assignments())
-    told = incidents(history_of(h))
-    (lost,) = (each for each in told if any(rebalance.from_generation == 1 for rebalance in each.rebalances))
+    found = incidents(history_of(h))
+    (lost,) = (each for each in found if any(rebalance.from_generation == 1 for rebalance in each.rebalances))
     assert lost.kind == "scale-down"
-    assert "the standby 'c' (10.0.0.1, client app-c) could not take the lost leader's place" in said(lost, "recorded")
-    assert all("could not take" not in each.headline for each in told)
+    assert "the standby 'c' (10.0.0.1, client app-c) could not take the lost leader's place" in statements(
+        lost, "recorded"
+    )
+    assert all("could not take" not in each.headline for each in found)
 
 
 def test_restarts_of_a_process_that_are_far_apart_are_no_loop() -> None:
@@ -653,7 +657,7 @@ def test_a_restart_minutes_after_a_duel_is_not_of_it() -> None:
     assert duel.ended_at is not None
     assert wall_ms_of(restart.started_at) - wall_ms_of(duel.ended_at) >= 200 * S
     assert duel.headline.endswith("; 4 requests of theirs were fenced")
-    assert said(duel, "recorded").count("fenced: the other one had taken it") == 2
+    assert statements(duel, "recorded").count("fenced: the other one had taken it") == 2
 
 
 def test_a_duel_names_both_clients() -> None:
@@ -661,8 +665,8 @@ def test_a_duel_names_both_clients() -> None:
     duel = of_kind(incidents(history_of(memberships.duel())), "duel")
     assert "client app-b at 10.0.0.2" in duel.headline
     assert "client app-b at 10.0.0.7" in duel.headline
-    assert "client app-b at 10.0.0.7 took the instance id 2 times, the last one at " in said(duel, "recorded")
-    assert "fenced: the other one had taken it" in said(duel, "recorded")
+    assert "client app-b at 10.0.0.7 took the instance id 2 times, the last one at " in statements(duel, "recorded")
+    assert "fenced: the other one had taken it" in statements(duel, "recorded")
 
 
 @BOTH
@@ -681,5 +685,5 @@ def test_a_static_member_that_misses_a_join_phase_is_removed_one_rebalance_timeo
     assert (
         "'app-2' (10.0.1.2) was removed before its session timeout of 100 s had passed: it did not ask for its"
         " assignment in time, which the rebalance timeout (max.poll.interval.ms) limits; a static member that misses a"
-        " join phase keeps its place for one rebalance timeout more" in said(restart, "recorded")
+        " join phase keeps its place for one rebalance timeout more" in statements(restart, "recorded")
     )

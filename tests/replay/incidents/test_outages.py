@@ -13,7 +13,7 @@ from muster.replay.fleet.simulation.world import outages
 from muster.replay.fleet.simulation.world.world import World
 from muster.replay.history.items import Coordinated
 from muster.replay.incidents.incident import Incident
-from tests.replay.incidents.fleet import BOTH, OLDER, Fleet, expect, of_kind, remove, said
+from tests.replay.incidents.fleet import BOTH, OLDER, Fleet, expect, of_kind, remove, statements
 from tests.replay.incidents.levels import at_level
 from tests.replay.whole import incidents
 
@@ -39,10 +39,10 @@ def test_an_outage_is_reported_with_its_consequences() -> None:
         " longer than the sessions of 6 s: 4 members lost their places because of it and came back as new ones (..."
         " and 'app-5' (10.0.1.5)); 'app-1' (10.0.1.1) came back to its place under a new member id",
     )
-    assert said(incident).count("rejoined under a new member id") == 4
-    assert "its last sign of life" in said(incident, "recorded")
-    assert "16.0 s later by their wall clocks" in said(incident, "inferred")
-    assert "'app-1' (10.0.1.1) came back to its place" in said(incident, "unknown")
+    assert statements(incident).count("rejoined under a new member id") == 4
+    assert "its last sign of life" in statements(incident, "recorded")
+    assert "16.0 s later by their wall clocks" in statements(incident, "inferred")
+    assert "'app-1' (10.0.1.1) came back to its place" in statements(incident, "unknown")
     assert len(incident.rebalances) == 1
 
 
@@ -51,7 +51,7 @@ def test_a_clean_stop_gives_the_start_of_the_outage() -> None:
     for level in (4, OLDER):
         incident = outage(orderly=True).only(level)
         assert "from 2023-11-18 22:59:39 to 22:59:53 UTC, for 14.0 s, longer than the sessions" in incident.headline
-        assert " released its partition cleanly" in said(incident, "recorded")
+        assert " released its partition cleanly" in statements(incident, "recorded")
 
 
 @pytest.mark.parametrize(("seen_before_ms", "level"), [(None, 4), (2 * S, OLDER)])
@@ -61,7 +61,7 @@ def test_without_a_sign_of_life_it_is_unknown_when_an_outage_began(seen_before_m
     assert (incident.kind, incident.grade) == ("coordinator-outage", "inferred")
     assert "when that began is not known, and its last event before it is from" in incident.headline
     assert "longer than" not in incident.headline
-    assert "when it ended after that is not known" in said(incident, "unknown")
+    assert "when it ended after that is not known" in statements(incident, "unknown")
 
 
 def test_an_outage_that_may_have_been_shorter_than_the_sessions_is_not_called_longer() -> None:
@@ -108,8 +108,8 @@ def test_a_takeover_invents_no_sign_of_life() -> None:
             "app-2",
         )
         between = f"between 2023-11-18 {since} UTC and 2023-11-18 22:59:44 UTC, when the coordinator changed"
-        assert between in said(crash, "unknown")
-        assert "last heard from, and removed" not in said(crash)
+        assert between in statements(crash, "unknown")
+        assert "last heard from, and removed" not in statements(crash)
 
 
 def test_a_member_that_waited_for_a_join_phase_at_a_takeover_may_have_died_long_before() -> None:
@@ -123,7 +123,9 @@ def test_a_member_that_waited_for_a_join_phase_at_a_takeover_may_have_died_long_
     fleet.away(2 * S)
     fleet.rest(90 * S)
     crash = of_kind(fleet.told(), "crash")
-    assert "between 2023-11-18 22:59:40 UTC and 2023-11-18 22:59:59 UTC, when the coordinator" in said(crash, "unknown")
+    assert "between 2023-11-18 22:59:40 UTC and 2023-11-18 22:59:59 UTC, when the coordinator" in statements(
+        crash, "unknown"
+    )
 
 
 @pytest.mark.parametrize(("second", "first_of_them"), [("paused", "were not heard from again"), ("away", "not known")])
@@ -184,7 +186,7 @@ def test_a_poll_that_an_outage_made_late_is_its_consequence() -> None:
         "1 member lost its place because of it and came back as a new one ('app-2' (10.0.1.2)); 2 kept"
         in incident.headline
     )
-    assert "under its former one it left, since its poll had not returned in time" in said(incident)
+    assert "under its former one it left, since its poll had not returned in time" in statements(incident)
 
 
 def test_places_are_only_held_while_a_member_may_be_dead() -> None:
@@ -194,14 +196,14 @@ def test_places_are_only_held_while_a_member_may_be_dead() -> None:
     fleet.away(4 * S)
     fleet.run(10 * S)
     assert fleet.only().headline.endswith("; all 3 members keep their places so far: their sessions have not expired")
-    assert "'app-1' (10.0.1.1) kept running: their sessions have not expired" in said(fleet.only(), "unknown")
-    assert "kept their" not in said(fleet.only())
+    assert "'app-1' (10.0.1.1) kept running: their sessions have not expired" in statements(fleet.only(), "unknown")
+    assert "kept their" not in statements(fleet.only())
     fleet.rest(60 * S)
     fleet.start(4)
     fleet.rest(30 * S)
     change = of_kind(fleet.told(), "coordinator-change")
     assert change.headline.endswith("; 2 of 3 members kept their places, 'app-2' (10.0.1.2) was not heard from again")
-    assert "so far" not in said(change)
+    assert "so far" not in statements(change)
 
 
 @pytest.mark.parametrize(("how", "level"), [("paused", 4), ("paused", OLDER), ("away", 4)])
@@ -214,9 +216,9 @@ def test_a_process_that_ended_by_itself_did_not_end_by_a_short_outage(how: str, 
     fleet.run(20 * S)
     fleet.start(2)
     fleet.rest(60 * S)
-    told = fleet.told(level)
-    expect(of_kind(told, "restart"), "restart", "inferred", "'app-2' (10.0.1.2) ...", "app-2")
-    assert [each.kind for each in told if each.kind != "restart"] == ["coordinator-change"]
+    found = fleet.told(level)
+    expect(of_kind(found, "restart"), "restart", "inferred", "'app-2' (10.0.1.2) ...", "app-2")
+    assert [each.kind for each in found if each.kind != "restart"] == ["coordinator-change"]
 
 
 @pytest.mark.parametrize("number", range(1, 6))
@@ -226,9 +228,9 @@ def test_members_that_lost_their_places_are_reported_beside_one_that_died(number
     fleet[number].die()
     fleet.away(14 * S)
     fleet.rest(20 * S)
-    told = fleet.told()
-    assert "4 members lost their places because of it" in of_kind(told, "coordinator-outage").headline
-    assert {each.kind for each in told} == {"coordinator-outage", "crash"}
+    found = fleet.told()
+    assert "4 members lost their places because of it" in of_kind(found, "coordinator-outage").headline
+    assert {each.kind for each in found} == {"coordinator-outage", "crash"}
 
 
 def test_members_that_lost_their_places_are_reported_although_one_had_restarted_before() -> None:
@@ -238,9 +240,9 @@ def test_members_that_lost_their_places_are_reported_although_one_had_restarted_
     fleet.rest(20 * S)
     fleet.away(14 * S)
     fleet.rest(20 * S)
-    told = fleet.told()
-    assert "5 members lost their places because of it" in of_kind(told, "coordinator-outage").headline
-    assert {each.kind for each in told} == {"coordinator-outage", "restart"}
+    found = fleet.told()
+    assert "5 members lost their places because of it" in of_kind(found, "coordinator-outage").headline
+    assert {each.kind for each in found} == {"coordinator-outage", "restart"}
 
 
 def test_a_leaders_request_after_a_join_failed_in_an_outage_belongs_to_it() -> None:
@@ -278,7 +280,9 @@ def test_a_leaders_request_after_it_forgot_its_topics_in_an_outage_belongs_to_it
     incident = fleet.only()
     assert (incident.kind, len(incident.rebalances)) == ("coordinator-change", 1)
     assert incident.headline.endswith("asked for a new assignment after it")
-    assert 'asked for a new assignment; the client says: "cached metadata has changed"' in said(incident, "recorded")
+    assert 'asked for a new assignment; the client says: "cached metadata has changed"' in statements(
+        incident, "recorded"
+    )
 
 
 def test_partitions_added_in_an_outage_are_reported_although_the_leader_may_have_forgotten_them() -> None:
@@ -316,7 +320,7 @@ def test_a_static_member_closed_before_an_outage_is_not_reported_as_running(how:
     back = "'app-2' (10.0.1.2) came back to its place under a new member id"
     others = "'app-1' (10.0.1.1), 'app-3' (10.0.1.3) and 'app-4' (10.0.1.4)"
     assert change.headline.endswith(f"; {back}; {others} keep their places so far: their sessions have not expired")
-    assert f"{back}; it is not known whether it had kept running" in said(change, "unknown")
+    assert f"{back}; it is not known whether it had kept running" in statements(change, "unknown")
     fleet.run(60 * S)
     fleet.start(5)
     fleet.rest(5 * S)
@@ -366,8 +370,8 @@ def test_if_no_member_is_seen_again_none_kept_its_place() -> None:
 
 def taken_over(fleet: Fleet, end: OwnershipEnd, *, owner: str, level: int = FORMAT_LEVEL) -> Incident:
     """Return the coordinator's incident, in which another process was the last to take over and recorded this end."""
-    told = all_taken_over(fleet, end, owner=owner, level=level)
-    (found,) = (each for each in told if each.kind.startswith("coordinator-"))
+    reported = all_taken_over(fleet, end, owner=owner, level=level)
+    (found,) = (each for each in reported if each.kind.startswith("coordinator-"))
     return found
 
 
@@ -410,10 +414,10 @@ def test_an_unnoticed_takeover_is_reported_with_its_cause() -> None:
     assert (
         "by the takeover's record the coordinator a:1 refused connections at 2023-11-18 22:59:39 UTC and was removed by"
         " c:9; a connection to it had broken at 2023-11-18 22:59:39 UTC"
-    ) in said(change, "recorded")
+    ) in statements(change, "recorded")
     older = taken_over(fleet, end, owner="b:2", level=4)
     assert older.headline.startswith("b:2 took over from a:1: the coordinator was unavailable from ")
-    assert "removed" not in older.headline + said(older)
+    assert "removed" not in older.headline + statements(older)
 
 
 @pytest.mark.parametrize(("cause", "is_said"), [("gone", True), ("stopped", True), ("taken-back", False)])
@@ -424,8 +428,8 @@ def test_a_member_unheard_after_a_takeover_may_not_reach_the_new_owner(cause: st
     fleet.run(S)
     fleet.away(S)
     fleet.rest(20 * S)
-    told = all_taken_over(fleet, OwnershipEnd(cause=OwnershipEndCause(cause)), owner="b:2")
-    crash = of_kind(told, "crash")
+    reported = all_taken_over(fleet, OwnershipEnd(cause=OwnershipEndCause(cause)), owner="b:2")
+    crash = of_kind(reported, "crash")
     assert (
         "if its process still runs, it did not reach b:2, which took over from a:1" in "".join(crash.advice)
     ) is is_said
@@ -446,6 +450,6 @@ def test_a_member_that_is_removed_late_after_a_takeover_did_not_keep_its_place(
 
 
 def test_an_outage_by_which_members_lost_their_places_has_the_cause_in_its_evidence() -> None:
-    told = taken_over(outage(), OwnershipEnd(cause=OwnershipEndCause.NO_MEMBER), owner="b:2")
-    assert told.kind == "coordinator-outage"
-    assert "the coordinator a:1 was no longer a member of the ownership group" in said(told, "recorded")
+    joined = taken_over(outage(), OwnershipEnd(cause=OwnershipEndCause.NO_MEMBER), owner="b:2")
+    assert joined.kind == "coordinator-outage"
+    assert "the coordinator a:1 was no longer a member of the ownership group" in statements(joined, "recorded")

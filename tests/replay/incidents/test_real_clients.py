@@ -40,10 +40,10 @@ def is_of(incident: Incident, done: Done) -> bool:
 def test_reports_match_the_ground_truth(name: str) -> None:
     """There is one incident for each deed, in order, and no other."""
     truth = truth_of(name)
-    told = incidents(history_in(DATA / f"{name}.jsonl", truth.group))
-    listing = "\n".join(map(shown, told))
-    assert len(told) == len(truth.done), listing
-    for incident, done in zip(told, truth.done, strict=True):
+    found = incidents(history_in(DATA / f"{name}.jsonl", truth.group))
+    listing = "\n".join(map(shown, found))
+    assert len(found) == len(truth.done), listing
+    for incident, done in zip(found, truth.done, strict=True):
         assert is_of(incident, done), listing
         assert incident.grade != "unknown", listing
 
@@ -62,8 +62,8 @@ def test_an_outage_begins_at_the_last_sign_of_life() -> None:
 
 def test_the_incident_of_the_demos_second_process_is_reported() -> None:
     """It was started with the instance id of a live process."""
-    told = incidents(history_in(DATA / "demo.jsonl", "billing"))
-    statements = [each.text for incident in told for each in incident.chain]
+    found = incidents(history_in(DATA / "demo.jsonl", "billing"))
+    statements = [each.text for incident in found for each in incident.chain]
     assert any(
         text.startswith("another process with the instance id 'billing-1' was alive, at 127.0.0.1")
         for text in statements

@@ -14,7 +14,7 @@ from muster.events.records import FORMAT_LEVEL
 from muster.events.state import Protocol
 from muster.replay.fleet.simulation.world import client
 from muster.replay.fleet.simulation.world.assignors import as_subscription
-from tests.replay.incidents.fleet import BOTH, OLDER, Fleet, expect, of_kind, said
+from tests.replay.incidents.fleet import BOTH, OLDER, Fleet, expect, of_kind, statements
 
 S = 1_000
 BY_HOST = "'app-9' (10.0.2.9)"
@@ -58,7 +58,7 @@ def test_a_consumer_with_another_assignor_is_reported_with_both_protocols(level:
     expect(incident, "refused", "recorded", f"{BY_HOST} was refused 3 times in 20.0 s: {what}", "app-9")
     assert incident.rebalances == ()
     assert incident.advice[0].startswith("add range to partition.assignment.strategy")
-    assert said(incident) == f"{BY_HOST} was refused 3 times"
+    assert statements(incident) == f"{BY_HOST} was refused 3 times"
 
 
 def test_a_group_id_taken_by_another_type_is_reported() -> None:
@@ -80,10 +80,10 @@ def test_a_group_id_taken_by_another_type_is_reported() -> None:
 def test_an_invalid_session_timeout_is_reported(level: int) -> None:
     fleet = Fleet(2)
     try_to_join(fleet, session_timeout_ms=2_000_000)
-    asked = " of 2000 s" if level == FORMAT_LEVEL else ""
+    text = " of 2000 s" if level == FORMAT_LEVEL else ""
     incident = fleet.only(level)
     assert incident.kind == "refused"
-    assert f"it asked for a session timeout{asked}, which is outside of group.min." in incident.headline
+    assert f"it asked for a session timeout{text}, which is outside of group.min." in incident.headline
 
 
 def test_metadata_that_is_too_large_is_reported() -> None:
@@ -102,9 +102,9 @@ def test_clients_that_are_refused_for_the_same_are_one_incident() -> None:
     try_to_join(fleet, number=30, protocol_type="connect")
     fleet.run(60 * S)
     try_to_join(fleet, number=10, **offers("sticky"))
-    told = fleet.told()
-    assert [each.kind for each in told] == ["refused"]
-    assert "5 others were refused at least 22 times in 1 min 00 s" in told[0].headline
+    found = fleet.told()
+    assert [each.kind for each in found] == ["refused"]
+    assert "5 others were refused at least 22 times in 1 min 00 s" in found[0].headline
 
 
 def test_a_refused_join_explains_no_rebalance() -> None:
@@ -114,9 +114,9 @@ def test_a_refused_join_explains_no_rebalance() -> None:
     fleet.run(9 * S)
     try_to_join(fleet, **offers("sticky"))
     fleet.rest(10 * S)
-    told = fleet.told()
-    assert of_kind(told, "refused").rebalances == ()
-    assert len(of_kind(told, "crash").rebalances) == 1
+    found = fleet.told()
+    assert of_kind(found, "refused").rebalances == ()
+    assert len(of_kind(found, "crash").rebalances) == 1
 
 
 def test_a_full_group_is_reported_with_the_refused_clients_and_its_size() -> None:
@@ -131,7 +131,7 @@ def test_a_full_group_is_reported_with_the_refused_clients_and_its_size() -> Non
         f"the group has as many members as group.max.size allows, 3 members: {BY_HOST} was refused",
     )
     assert "raise group.max.size" in incident.advice[0]
-    assert said(incident) == f"{BY_HOST} was refused"
+    assert statements(incident) == f"{BY_HOST} was refused"
 
 
 def test_a_group_that_only_ever_refused_has_a_history() -> None:

@@ -133,7 +133,7 @@ ROW: tuple[Callable[[Fleet], None], ...] = (
 )
 
 
-def told(*row: Callable[[Fleet], None]) -> list[str]:
+def kinds_of_incidents(*row: Callable[[Fleet], None]) -> list[str]:
     """Return the kinds of the incidents in turn."""
     fleet = Fleet(8, session_ms=20 * S)
     for do in row:
@@ -147,8 +147,8 @@ def told(*row: Callable[[Fleet], None]) -> list[str]:
 @pytest.mark.parametrize("row", [ROW, ROW[::-1]], ids=["in this order", "in the other"])
 def test_consecutive_incidents_are_reported_like_single_ones(row: tuple[Callable[[Fleet], None], ...]) -> None:
     """No matter what happened before or after."""
-    alone = {do: told(do) for do in ROW}
-    assert told(*row) == [each for do in row for each in alone[do]]
+    alone = {do: kinds_of_incidents(do) for do in ROW}
+    assert kinds_of_incidents(*row) == [each for do in row for each in alone[do]]
 
 
 @pytest.mark.parametrize(("static", "jump_ms"), [(0, 3_600 * S), (8, -3_600 * S)])

@@ -92,14 +92,14 @@ SENTENCES = [
 @pytest.mark.parametrize(("scenario", "kind", "sentence"), SENTENCES, ids=[each[0] for each in SENTENCES])
 def test_the_sentence_states_the_ground_truth(scenario: str, kind: str, sentence: str) -> None:
     """At least in some cases of the scenario, each of this kind."""
-    told = (_told(scenario, seed, kind) for seed in range(40))
-    found = list(islice((each for each in told if each is not None), 5))
+    reported = (_incident_of(scenario, seed, kind) for seed in range(40))
+    found = list(islice((each for each in reported if each is not None), 5))
     assert found
     for incident in found:
         assert re.search(sentence, incident.headline), incident.headline
 
 
-def _told(scenario: str, seed: int, kind: str) -> Incident | None:
+def _incident_of(scenario: str, seed: int, kind: str) -> Incident | None:
     """Return the incident of this kind; None if its processes cannot be identified."""
     case = play(SCENARIOS[scenario.replace("_", "-")], seed)
     of_kind = [each for each in incidents(case.history) if each.kind == kind and each.grade != "unknown"]

@@ -18,7 +18,7 @@ from muster.replay.render.incident_table import cost_text
 from muster.replay.text.times import wall_ms_of
 from tests.coordinator.group.client import Client
 from tests.coordinator.group.harness import Harness
-from tests.replay.incidents.fleet import BOTH, Fleet, expect, of_kind, said
+from tests.replay.incidents.fleet import BOTH, Fleet, expect, of_kind, statements
 from tests.replay.played import history_of
 from tests.replay.whole import incidents, state_at
 
@@ -50,9 +50,9 @@ def test_a_static_member_that_returns_with_another_topic_is_reported(level: int)
     fleet.world.partitions["payments"] = 6
     restart_with(fleet, 2, "orders", "payments")
     fleet.run(60 * S)
-    told = fleet.told(level)
-    assert sorted(each.kind for each in told) == ["restart", "unassigned-topic"]
-    unassigned = of_kind(told, "unassigned-topic")
+    found = fleet.told(level)
+    assert sorted(each.kind for each in found) == ["restart", "unassigned-topic"]
+    unassigned = of_kind(found, "unassigned-topic")
     expect(
         unassigned,
         "unassigned-topic",
@@ -61,7 +61,7 @@ def test_a_static_member_that_returns_with_another_topic_is_reported(level: int)
         " assigned to no member so far",
         "app-2",
     )
-    assert said(unassigned) == (
+    assert statements(unassigned) == (
         "'app-2' (10.0.1.2) came back subscribed to orders, payments instead of orders, and was given the assignment"
         " that it had"
     )
@@ -140,7 +140,7 @@ def test_a_nonexistent_topic_is_reported_as_not_assigned_by_the_leader() -> None
         "odrers is subscribed and assigned to no member so far: there is no such topic, or the leader's client does not"
         " know of it",
     )
-    assert said(unassigned, "recorded") == "the leader's assignment has no partition of odrers"
+    assert statements(unassigned, "recorded") == "the leader's assignment has no partition of odrers"
     assert unassigned.cost.partition_ms is None
     assert cost_text(unassigned.cost) == "an unknown number of partition-seconds without a consumer"
 
@@ -210,11 +210,11 @@ def test_a_topic_grew_only_if_the_assignments_had_fewer_partitions(assigned: lis
     h.sleep(1_000)
     h.send(RebalanceUnassigned(group_id=h.group_id, topics=(TopicSize(topic="orders", partitions=8),)))
     rebalanced(h, clients, *range(8))
-    asked = of_kind(incidents(history_of(h, h.settings)), "enforced")
-    assert asked.headline == (
+    requested = of_kind(incidents(history_of(h, h.settings)), "enforced")
+    assert requested.headline == (
         f"Muster asked the group to rebalance (members.unassigned.rebalance.delay.ms), since {since}"
     )
-    assert "metadata.max.age.ms" in asked.advice[0]
+    assert "metadata.max.age.ms" in requested.advice[0]
 
 
 def test_a_topic_that_grew_since_the_last_request_has_grown() -> None:
@@ -227,5 +227,5 @@ def test_a_topic_that_grew_since_the_last_request_has_grown() -> None:
         h.sleep(1_000)
         h.send(RebalanceUnassigned(group_id=h.group_id, topics=(TopicSize(topic="orders", partitions=partitions),)))
         rebalanced(h, clients, *range(6))
-    told = [each.headline for each in incidents(history_of(h, h.settings)) if each.kind == "enforced"]
-    assert told[1].endswith("since orders 6-9 were assigned to no member, and it grew from 8 to 10 partitions")
+    reported = [each.headline for each in incidents(history_of(h, h.settings)) if each.kind == "enforced"]
+    assert reported[1].endswith("since orders 6-9 were assigned to no member, and it grew from 8 to 10 partitions")

@@ -9,7 +9,7 @@ from muster.events.causes import Cause
 from tests.judge.case import play
 from tests.judge.scenarios import SCENARIOS
 from tests.replay.histories import Script
-from tests.replay.incidents.fleet import BOTH, OLDER, Fleet, expect, of_kind, said, shown
+from tests.replay.incidents.fleet import BOTH, OLDER, Fleet, expect, of_kind, shown, statements
 from tests.replay.whole import incidents
 
 S = 1_000
@@ -25,7 +25,7 @@ def test_a_slow_member_is_named_and_not_the_newcomer(level: int) -> None:
     slow = of_kind(fleet.told(level), "slow-member")
     headline = "'app-2' (10.0.1.2) took 52.0 s to rejoin, for which 3 other members had to wait"
     expect(slow, "slow-member", "recorded", headline, "app-2")
-    assert "'app-2' (10.0.1.2) rejoined, 52.0 s after the rebalance had begun" in said(slow, "recorded")
+    assert "'app-2' (10.0.1.2) rejoined, 52.0 s after the rebalance had begun" in statements(slow, "recorded")
 
 
 @BOTH
@@ -44,7 +44,7 @@ def test_a_slow_member_that_was_dropped_was_alive(level: int) -> None:
         " dropped when the rebalance timeout of 1 min had passed",
         "app-2",
     )
-    assert "was alive, last heard from 994 ms before it was dropped" in said(slow, "recorded")
+    assert "was alive, last heard from 994 ms before it was dropped" in statements(slow, "recorded")
 
 
 @pytest.mark.parametrize(
@@ -90,7 +90,7 @@ def test_a_member_unheard_since_a_takeover_is_not_called_alive() -> None:
         fleet.away(2 * S)
         fleet.rest(60 * S)
         assert "slow-member" not in {each.kind for each in fleet.told(level)}
-        assert not any("was alive" in said(each) for each in fleet.told(level))
+        assert not any("was alive" in statements(each) for each in fleet.told(level))
 
 
 @pytest.mark.parametrize(
@@ -118,7 +118,7 @@ def test_a_slow_leader_is_called_the_leader(slow_ms: int, grade: str, what: str,
     slow = of_kind(fleet.told(level), "slow-leader")
     headline = f"the leader 'app-2' (10.0.1.2) {what}; 4 other members had to wait"
     expect(slow, "slow-leader", grade if level == OLDER else "recorded", headline, leader.name)
-    assert "got the list of members, to compute the assignment" in said(slow, "recorded")
+    assert "got the list of members, to compute the assignment" in statements(slow, "recorded")
 
 
 def leader_that_ends(
@@ -147,11 +147,11 @@ def leader_that_ends(
 @BOTH
 def test_a_leader_that_died_while_all_waited_for_its_assignment_is_a_crash(level: int) -> None:
     """The crash has the rebalance that it delayed, and the one that began without the leader."""
-    told = leader_that_ends(after_ms=4 * S).told(level)
-    assert [each.kind for each in told] == ["crash", "scale-up"], "\n".join(map(shown, told))
-    assert [each.to_generation for each in told[0].rebalances] == [2, 3]
-    assert told[0].headline.endswith("; it was the leader, and the others waited 10.0 s for its assignment")
-    assert "all waited 10.0 s for the assignment: the leader 'app-2' (10.0.1.2)" in said(told[0], "inferred")
+    reported = leader_that_ends(after_ms=4 * S).told(level)
+    assert [each.kind for each in reported] == ["crash", "scale-up"], "\n".join(map(shown, reported))
+    assert [each.to_generation for each in reported[0].rebalances] == [2, 3]
+    assert reported[0].headline.endswith("; it was the leader, and the others waited 10.0 s for its assignment")
+    assert "all waited 10.0 s for the assignment: the leader 'app-2' (10.0.1.2)" in statements(reported[0], "inferred")
 
 
 @pytest.mark.parametrize(
@@ -171,11 +171,11 @@ def test_a_leader_that_ended_was_never_slow(
 @pytest.mark.parametrize("newcomer_ms", [None, 6 * S])
 def test_a_static_leader_that_is_restarted_before_it_is_missed_was_not_slow(newcomer_ms: int | None) -> None:
     """Its return begins the next rebalance, or another member's join does."""
-    told = leader_that_ends(after_ms=4 * S, static=4, newcomer_ms=newcomer_ms, restart_ms=7 * S).told()
-    assert sorted(each.kind for each in told) == ["restart", "scale-up"]
-    restart = of_kind(told, "restart")
+    reported = leader_that_ends(after_ms=4 * S, static=4, newcomer_ms=newcomer_ms, restart_ms=7 * S).told()
+    assert sorted(each.kind for each in reported) == ["restart", "scale-up"]
+    restart = of_kind(reported, "restart")
     assert restart.rebalances[0].to_generation == 2
-    assert "for the assignment: the leader 'app-1' (10.0.1.1) ended before it sent it" in said(restart)
+    assert "for the assignment: the leader 'app-1' (10.0.1.1) ended before it sent it" in statements(restart)
 
 
 def test_a_leader_whose_machine_died_is_a_crash_too() -> None:
@@ -189,7 +189,7 @@ def test_a_leader_whose_machine_died_is_a_crash_too() -> None:
     fleet.rest(60 * S)
     crash = of_kind(fleet.told(), "crash")
     assert "its connection still open" in crash.headline
-    assert "for the assignment: the leader 'app-2' (10.0.1.2) was not heard from again" in said(crash)
+    assert "for the assignment: the leader 'app-2' (10.0.1.2) was not heard from again" in statements(crash)
 
 
 def test_a_group_of_one_did_not_wait_for_the_leader() -> None:
@@ -243,7 +243,7 @@ def test_the_holder_of_an_unused_id_is_named() -> None:
     )
     (older,) = fleet.told(OLDER)
     assert older.kind == "scale-up"
-    assert "42.7 s of it after all others had joined: it waited for a client that is not recorded" in said(
+    assert "42.7 s of it after all others had joined: it waited for a client that is not recorded" in statements(
         older, "unknown"
     )
 
@@ -260,9 +260,9 @@ def test_a_leader_that_dies_later_had_delayed_no_member(level: int) -> None:
     fleet.rest(60 * S)
     leader.die()
     fleet.rest(60 * S)
-    told = fleet.told(level)
-    assert [each.kind for each in told] == ["scale-up", "crash"], "\n".join(map(shown, told))
-    assert [each.to_generation for each in told[1].rebalances] == [4]
+    found = fleet.told(level)
+    assert [each.kind for each in found] == ["scale-up", "crash"], "\n".join(map(shown, found))
+    assert [each.to_generation for each in found[1].rebalances] == [4]
 
 
 @BOTH
@@ -279,7 +279,7 @@ def test_a_leader_that_was_interrupted_sent_nothing(level: int) -> None:
         "the leader ... had not sent the assignment (range, 4 members) after 11.7 s, when another rebalance began;..."
     )
     expect(slow, "slow-leader", "recorded", headline, "app-2")
-    assert "sent it" not in said(slow)
+    assert "sent it" not in statements(slow)
 
 
 def test_both_rounds_of_a_cooperative_assignor_that_wait_for_one_id_are_one_incident() -> None:
@@ -304,11 +304,13 @@ def test_of_several_unused_ids_each_holder_is_named() -> None:
     each = "which had been given a member id 45.0 s before and never used it"
     headline = f"all waited 43.7 s for 'app-8' (10.0.2.8), {each} and 'app-9' (10.0.2.9), {each}"
     expect(incident, "unused-id", "recorded", headline, "app-8", "app-9")
-    assert "the member id of 'app-9' (10.0.2.9) was given out 45.0 s before and not used" in said(incident, "recorded")
+    assert "the member id of 'app-9' (10.0.2.9) was given out 45.0 s before and not used" in statements(
+        incident, "recorded"
+    )
     assert (
         "43.7 s of it after all others had joined: it waited for 'app-8' (10.0.2.8) and 'app-9' (10.0.2.9), which had"
         " been given a member id up to 45.0 s before and had not joined with it"
-    ) in said(incident, "recorded")
+    ) in statements(incident, "recorded")
     assert incident.advice == ("2 clients started to join and did not finish: find out what happened to it",)
 
 
@@ -328,7 +330,7 @@ def test_a_phase_that_waited_for_a_static_member_says_so(takeover: bool, level: 
     assert (
         "of it after all others had joined: it waited for 'app-2' (10.0.1.2), which did not join within the rebalance"
         " timeout"
-    ) in said(incident, "recorded")
+    ) in statements(incident, "recorded")
     seen = "it was last heard from at 2023-11-18 22:59:38 UTC"
     if takeover:
         seen = "it had not been heard from since the coordinator changed"
@@ -336,7 +338,7 @@ def test_a_phase_that_waited_for_a_static_member_says_so(takeover: bool, level: 
     if level == OLDER:
         seen, grade = "when it was last heard from is not recorded", "unknown"
     kept = f"'app-2' (10.0.1.2) did not rejoin and kept its place, as a static member; {seen}"
-    assert kept in said(incident, grade)
+    assert kept in statements(incident, grade)
 
 
 def test_a_phase_that_waited_for_a_dynamic_member_and_for_a_static_one_names_both() -> None:
@@ -348,7 +350,7 @@ def test_a_phase_that_waited_for_a_dynamic_member_and_for_a_static_one_names_bot
     fleet.rest(30 * S)
     crash = of_kind(fleet.told(), "crash")
     late = "which did not join within the rebalance timeout"
-    assert f"it waited for 'app-3' (10.0.1.3) and 'app-2' (10.0.1.2), {late}" in said(crash, "recorded")
+    assert f"it waited for 'app-3' (10.0.1.3) and 'app-2' (10.0.1.2), {late}" in statements(crash, "recorded")
 
 
 def test_a_phase_names_the_sessions_that_ended_in_it_in_order() -> None:
@@ -360,7 +362,7 @@ def test_a_phase_names_the_sessions_that_ended_in_it_in_order() -> None:
     fleet.start(5)
     fleet.rest(30 * S)
     waited = "it waited for 'app-2' (10.0.1.2) and 'app-3' (10.0.1.3), which were not heard from again"
-    assert [waited in said(each, "recorded") for each in fleet.told() if each.rebalances].count(True) == 1
+    assert [waited in statements(each, "recorded") for each in fleet.told() if each.rebalances].count(True) == 1
 
 
 @BOTH
@@ -372,12 +374,12 @@ def test_a_running_rebalance_names_the_awaited_members(level: int) -> None:
     fleet.start(5)
     fleet.run(15 * S)
     waiting = "the join phase goes on: 'app-2' (10.0.1.2) and 'app-3' (10.0.1.3) have not joined so far"
-    assert waiting in said(fleet.only(level), "recorded")
+    assert waiting in statements(fleet.only(level), "recorded")
     fleet.run(25 * S)
     leader = "the sync phase goes on: the leader 'app-2' (10.0.1.2) has not sent the assignment so far"
-    assert leader in "\n".join(said(each, "recorded") for each in fleet.told(level))
+    assert leader in "\n".join(statements(each, "recorded") for each in fleet.told(level))
     fleet.rest(30 * S)
-    assert not any("goes on" in said(each) for each in fleet.told(level))
+    assert not any("goes on" in statements(each) for each in fleet.told(level))
 
 
 def test_of_many_that_a_phase_waited_for_a_few_are_named() -> None:
@@ -388,7 +390,7 @@ def test_of_many_that_a_phase_waited_for_a_few_are_named() -> None:
     fleet.away(S)
     fleet.start(13)
     fleet.rest(30 * S)
-    text = "\n".join(map(said, fleet.told()))
+    text = "\n".join(map(statements, fleet.told()))
     assert "and 5 more, which were not heard from again" in text
 
 
@@ -403,9 +405,9 @@ def test_an_absent_static_member_was_last_heard_at_a_known_time_or_before_a_take
             fleet.run(5 * S)
         fleet.start(5)
         fleet.rest(30 * S)
-        told = "\n".join(said(each, "recorded") for each in fleet.told())
+        text = "\n".join(statements(each, "recorded") for each in fleet.told())
         seen = "it had not been heard from since the coordinator changed" if away else "it was last heard from at 2023-"
-        assert f"'app-2' (10.0.1.2) did not rejoin and kept its place, as a static member; {seen}" in told
+        assert f"'app-2' (10.0.1.2) did not rejoin and kept its place, as a static member; {seen}" in text
 
 
 def test_of_very_many_unused_ids_16_are_named_and_the_others_counted() -> None:
@@ -439,7 +441,7 @@ def test_a_leader_that_stood_still_while_others_were_replaced_was_slow() -> None
     fleet.rest(60 * S)
     assert [each.kind for each in fleet.told()] == ["slow-leader", "deployment"]
     slow = of_kind(fleet.told(), "slow-leader")
-    assert "had not died: it was heard from again under its old member id" in said(slow, "recorded")
+    assert "had not died: it was heard from again under its old member id" in statements(slow, "recorded")
 
 
 def test_a_leader_that_stood_still_while_all_waited_for_the_assignment_had_not_died() -> None:
@@ -456,7 +458,7 @@ def test_a_leader_that_stood_still_while_all_waited_for_the_assignment_had_not_d
     slow = of_kind(fleet.told(), "slow-leader")
     assert "sent no heartbeat for its session timeout of 10 s while all waited for the assignment" in slow.headline
     assert "not heard from again" not in slow.headline
-    assert "had not died: it was heard from again" in said(slow, "recorded")
+    assert "had not died: it was heard from again" in statements(slow, "recorded")
 
 
 def test_a_phase_that_continues_after_a_refusal_for_lack_of_space_says_until_when() -> None:
@@ -468,9 +470,9 @@ def test_a_phase_that_continues_after_a_refusal_for_lack_of_space_says_until_whe
     for member in members[1:3]:
         script.wait(500).advanced(script.rejoined(member))
     script.wait(500).advanced(script.removed(members[3], Cause.GROUP_FULL))
-    text = "\n".join(map(said, incidents(script.history())))
+    text = "\n".join(map(statements, incidents(script.history())))
     assert "the join phase goes on although all members have joined: 'o3' (10.0.0.7) was refused and removed" in text
     assert "after its timeout of 5 min, at 2" in text
     assert "to end it now, restart one of its members" in text
     script.wait(200_000).coordinator("coordinator-b:200").wait(1_000)  # all send their joins again, and that ends it
-    assert "goes on" not in "\n".join(map(said, incidents(script.history())))
+    assert "goes on" not in "\n".join(map(statements, incidents(script.history())))

@@ -19,9 +19,9 @@ NAMES: Final = tuple(sorted(SCENARIOS))
 
 def line(name: str) -> str:
     """Return the incidents of each seed."""
-    told = [incidents(play(SCENARIOS[name], seed).history) for seed in SEEDS]
-    kinds = " / ".join(", ".join(f"{each.kind} {len(each.rebalances)}" for each in of_seed) for of_seed in told)
-    return f"{name}: {kinds} {checksums(told)}"
+    reported = [incidents(play(SCENARIOS[name], seed).history) for seed in SEEDS]
+    kinds = " / ".join(", ".join(f"{each.kind} {len(each.rebalances)}" for each in of_seed) for of_seed in reported)
+    return f"{name}: {kinds} {checksums(reported)}"
 
 
 if __name__ == "__main__":

@@ -58,9 +58,9 @@ async def read(path: Path) -> list[StoredRecord]:
     return found
 
 
-def stored(told: list[AnyRecordedEvent]) -> list[StoredRecord]:
+def stored(reported: list[AnyRecordedEvent]) -> list[StoredRecord]:
     """Return one partition's records."""
-    return [StoredRecord(3, 2 * n, n, r.key, r.value) for n, r in enumerate(records_of(told, FORMAT_LEVEL))]
+    return [StoredRecord(3, 2 * n, n, r.key, r.value) for n, r in enumerate(records_of(reported, FORMAT_LEVEL))]
 
 
 @pytest.mark.parametrize("name", FORMS)
@@ -245,10 +245,10 @@ def test_nothing_is_kept_of_what_ended_before_the_span() -> None:
     records = a_night().stored_records()
     last_ms = records[-1].timestamp_ms
     selection = Selection(Window(since=AtTime(last_ms)), None)
-    told = [each for record in records for each in selection.take(record)]
-    before = [each.key for each in told if each.timestamp_ms < last_ms]
+    reported = [each for record in records for each in selection.take(record)]
+    before = [each.key for each in reported if each.timestamp_ms < last_ms]
     assert len(before) == len(set(before)) > 0
-    assert len(told) < len(records)
+    assert len(reported) < len(records)
 
 
 # ---- pseudonyms ---------------------------------------------------------------------------------
@@ -286,9 +286,9 @@ def test_every_field_that_may_hold_a_name_is_replaced() -> None:
 @given(events())
 def test_pseudonyms_are_the_same_for_the_same_names(event: AnyRecordedEvent) -> None:
     """With one key; with another key they differ. Applying it twice does not undo it."""
-    told = Pseudonyms(KEY).event(event)
-    assert Pseudonyms(KEY).event(event) == told
-    assert type(told) is type(event)
+    hidden = Pseudonyms(KEY).event(event)
+    assert Pseudonyms(KEY).event(event) == hidden
+    assert type(hidden) is type(event)
 
 
 @pytest.mark.parametrize(("cut", "left"), [(0, 18), (1, 0), (4, 0), (12, 0)])
@@ -312,9 +312,9 @@ def test_no_name_is_left_and_the_story_is_the_same(url: str, tmp_path: Path) -> 
             assert secret not in raw, secret
     assert stories[0] == stories[1]
     assert "the consumer is being closed" in stories[0]
-    told = [msgspec.json.decode(line) for line in stories[0].splitlines()]
+    reported = [msgspec.json.decode(line) for line in stories[0].splitlines()]
     original = run("why", "orders", "--all", "--format", "jsonl", "--log", url).stdout
-    for pseudonymous, real in zip(told, map(msgspec.json.decode, original.splitlines()), strict=True):
+    for pseudonymous, real in zip(reported, map(msgspec.json.decode, original.splitlines()), strict=True):
         for field in ("kind", "grade", "started_at", "ended_at", "cost"):
             assert pseudonymous[field] == real[field]
         assert len(pseudonymous["culprits"]) == len(real["culprits"])
@@ -330,10 +330,10 @@ def test_unreadable_records_only_keep_their_positions() -> None:
     """A broken value may contain any name, and so may a broken key."""
     pseudonyms = Pseudonyms(KEY)
     for record in (broken_value("orders"), unknown_type("orders"), BROKEN_KEY):
-        told = pseudonyms.record(
+        reported = pseudonyms.record(
             StoredRecord(3, 5, 7, record.key, b"billing-1" if record is BROKEN_KEY else record.value)
         )
-        assert (told.partition, told.offset, told.value) == (3, 5, b"left out")
+        assert (reported.partition, reported.offset, reported.value) == (3, 5, b"left out")
     value, tombstone = (pseudonyms.record(StoredRecord(3, 5, 7, BROKEN_KEY.key, each)) for each in (b"billing-1", None))
     assert (value.key, tombstone.value) == (tombstone.key, None)
 

@@ -52,35 +52,35 @@ async def test_a_damaged_file_is_followed_around_its_damage(
     with closing(sqlite3.connect(path)) as connection:
         connection.execute("PRAGMA wal_checkpoint(FULL)")
     zero_leaf(path, ["g39"] if end else ["g20", "g21"])
-    told: list[int] = []
+    reported: list[int] = []
 
     async def follow() -> None:
         async with opened(Source(url=f"sqlite:///{path}", security=NOT_SECURED), waits=True) as reading:
             async for item in items(reading, from_the_beginning(GroupId(night.group_id)), goes_on=True):
                 assert not isinstance(item, Broken)
                 if isinstance(item, Happened):
-                    told.append(item.event.seq)
+                    reported.append(item.event.seq)
 
     following = asyncio.create_task(follow())
     happened = [read for read in night.reads if isinstance(read, Happened)]
     events = [each.event.seq for each in happened]
     first = sum(each.position.offset < sum(map(len, transitions[:half])) for each in happened)
-    await until(lambda: len(told) == first, "what can be read is told")
-    said: list[str] = []
+    await until(lambda: len(reported) == first, "what can be read is told")
+    result: list[str] = []
 
     def is_said() -> bool:
-        said.extend(capsys.readouterr().err.splitlines())
-        return bool(said)
+        result.extend(capsys.readouterr().err.splitlines())
+        return bool(result)
 
     await until(is_said, "the damage is told")
-    assert f"the event log {path} is damaged" in said[0]
+    assert f"the event log {path} is damaged" in result[0]
     await writer.append(transitions[half:])
-    await until(lambda: len(told) == len(events), "what is appended is told")
-    assert told == events
+    await until(lambda: len(reported) == len(events), "what is appended is told")
+    assert reported == events
     following.cancel()
     await asyncio.gather(following, return_exceptions=True)
-    said.extend(capsys.readouterr().err.splitlines())
-    assert len(said) == 1
+    result.extend(capsys.readouterr().err.splitlines())
+    assert len(result) == 1
     await log.close()
 
 
@@ -89,15 +89,15 @@ async def test_a_file_removed_while_it_is_followed_ends_the_command(tmp_path: Pa
     """It would never grow; its write-ahead log comes and goes with the owner, which does not end it."""
     night, path = a_night(), tmp_path / "muster.db"
     source = Source(url=await sqlite_log(path, night), security=NOT_SECURED)
-    told: list[Item] = []
+    reported: list[Item] = []
 
     async def follow() -> None:
         async with opened(source, waits=True) as reading:
             async for item in items(reading, from_the_beginning(GroupId(night.group_id)), goes_on=True):
-                told.append(item)  # noqa: PERF401 -- one after another, as they come
+                reported.append(item)  # noqa: PERF401 -- one after another, as they come
 
     following = asyncio.create_task(follow())
-    await until(lambda: len(told) >= len(night.reads), "all is told")
+    await until(lambda: len(reported) >= len(night.reads), "all is told")
     await sqlite_log(path)
     if what == "no longer exists":
         path.unlink()

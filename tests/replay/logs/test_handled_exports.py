@@ -42,8 +42,8 @@ def whole(tmp_path: Path) -> Path:
 def history(path: Path) -> tuple[int, list[tuple[int, str]], str]:
     """Return the exit code, the offsets and types in the output, and the messages."""
     result = run("history", "orders", "--format", "jsonl", "--log", str(path))
-    told = [msgspec.json.decode(line) for line in result.stdout.splitlines()]
-    return result.exit_code, [(each["offset"], each["type"]) for each in told], result.stderr
+    output = [msgspec.json.decode(line) for line in result.stdout.splitlines()]
+    return result.exit_code, [(each["offset"], each["type"]) for each in output], result.stderr
 
 
 def changed(whole: Path, change: Change, name: str = "night.jsonl") -> Path:
@@ -75,11 +75,11 @@ def test_an_export_in_other_clothes_is_read_whole(whole: Path, change: Change) -
 
 def test_a_file_may_be_named_for_what_packed_it(whole: Path) -> None:
     """NAME.jsonl.gz, NAME.avro.gz, also in capitals; other names are opened by URL, as the error says."""
-    _, told, _ = history(whole)
+    _, reported, _ = history(whole)
     avro = whole.with_name("night.avro")
     assert run("export", str(avro), "--log", str(whole)).exit_code == 0
     for name, content in (("NIGHT.JSONL.GZ", whole.read_bytes()), ("night.avro.gz", avro.read_bytes())):
-        assert history(changed(whole, lambda _, content=content: gzip.compress(content), name)) == (0, told, "")  # type: ignore[misc]
+        assert history(changed(whole, lambda _, content=content: gzip.compress(content), name)) == (0, reported, "")  # type: ignore[misc]
     text = changed(whole, b"\n".join, "night.txt")
     refused = run("groups", "--log", str(text))
     assert (refused.exit_code, f"jsonl:///{text}" in refused.stderr) == (2, True)
@@ -99,16 +99,16 @@ def test_a_line_that_cannot_be_read_is_named_and_skipped(
     whole: Path, spoil: Callable[[bytes], bytes], reason: str
 ) -> None:
     """The rest is read, with a gap that is not called compaction, and exit code 3."""
-    _, told, _ = history(whole)
+    _, reported, _ = history(whole)
     path = changed(
         whole, lambda lines: b"\n".join([*lines[: LEFT_OUT - 1], spoil(lines[LEFT_OUT - 1]), *lines[LEFT_OUT:]])
     )
-    code, found, said = history(path)
+    code, found, result = history(path)
     offset = msgspec.json.decode(whole.read_bytes().splitlines()[LEFT_OUT - 1])["offset"]
-    assert [each for each in found if each[1] != "Gap"] == [each for each in told if each[0] != offset]
-    assert (code, said.count("\n")) == (3, 1)
-    assert f"the export {path}, line {LEFT_OUT}: " in said
-    assert reason.lower() in said.lower()
+    assert [each for each in found if each[1] != "Gap"] == [each for each in reported if each[0] != offset]
+    assert (code, result.count("\n")) == (3, 1)
+    assert f"the export {path}, line {LEFT_OUT}: " in result
+    assert reason.lower() in result.lower()
     verified = run("verify", "--log", str(path))
     assert verified.exit_code == 3
     assert "or among what could not be read" in verified.stdout or "Compacted" not in verified.stdout
@@ -124,8 +124,8 @@ def test_a_part_that_was_taken_out_is_noticed(whole: Path) -> None:
             del lines[cut]
             return b"\n".join(lines) + b"\n"
 
-        code, _, said = history(changed(whole, without))
-        assert (code, "its end is missing, or a part was taken out" in said) == (3, True), said
+        code, _, reported = history(changed(whole, without))
+        assert (code, "its end is missing, or a part was taken out" in reported) == (3, True), reported
     avro = whole.with_name("night.avro")
     assert run("export", str(avro), "--log", str(whole)).exit_code == 0
     content = avro.read_bytes()
@@ -149,35 +149,35 @@ def test_an_export_of_an_older_version_has_no_count(whole: Path) -> None:
 def test_the_part_before_the_cut_of_truncated_gzip_is_read(whole: Path) -> None:
     """And there is a message."""
     packed = gzip.compress(whole.read_bytes(), compresslevel=1)
-    code, told, said = history(changed(whole, lambda _: packed[: len(packed) // 2]))
+    code, reported, result = history(changed(whole, lambda _: packed[: len(packed) // 2]))
     assert code == 3
-    assert told
-    assert "cannot be unpacked to its end" in said
+    assert reported
+    assert "cannot be unpacked to its end" in result
 
 
 def test_many_lines_that_cannot_be_read_are_counted(whole: Path) -> None:
     """The first ones are listed."""
-    code, _, said = history(changed(whole, lambda lines: b"\n".join([*lines, *[b"?"] * 100])))
-    assert (code, said.count("\n")) == (3, 6)
-    assert "95 other parts cannot be read, up to line " in said
+    code, _, reported = history(changed(whole, lambda lines: b"\n".join([*lines, *[b"?"] * 100])))
+    assert (code, reported.count("\n")) == (3, 6)
+    assert "95 other parts cannot be read, up to line " in reported
 
 
 def test_two_exports_in_one_file_are_not_mixed(whole: Path) -> None:
     """The first is read; the other one, which may be of another log, is reported."""
-    _, told, _ = history(whole)
-    code, found, said = history(changed(whole, lambda lines: b"\n".join([*lines, *lines])))
-    assert (code, found) == (3, told)
-    assert "another export begins" in said
+    _, reported, _ = history(whole)
+    code, found, result = history(changed(whole, lambda lines: b"\n".join([*lines, *lines])))
+    assert (code, found) == (3, reported)
+    assert "another export begins" in result
 
 
 def test_another_export_with_a_mark_before_it_is_not_mixed_in(whole: Path) -> None:
     """As `type a.jsonl b.jsonl > c.jsonl` writes files of PowerShell."""
-    _, told, _ = history(whole)
-    code, found, said = history(
+    _, reported, _ = history(whole)
+    code, found, result = history(
         changed(whole, lambda lines: b"\n".join([*lines, b"\xef\xbb\xbf" + lines[0], *lines[1:]]))
     )
-    assert (code, found) == (3, told)
-    assert "another export begins" in said
+    assert (code, found) == (3, reported)
+    assert "another export begins" in result
 
 
 def test_the_records_of_another_export_are_noticed(whole: Path, tmp_path: Path) -> None:
@@ -194,10 +194,10 @@ def test_the_records_of_another_export_are_noticed(whole: Path, tmp_path: Path) 
 
 def test_duplicate_lines_are_reported_once(whole: Path) -> None:
     """And are reported."""
-    _, told, _ = history(whole)
-    code, found, said = history(changed(whole, lambda lines: b"\n".join([*lines, *lines[1:]])))
-    assert (code, found) == (3, told)
-    assert "before it" in said
+    _, reported, _ = history(whole)
+    code, found, result = history(changed(whole, lambda lines: b"\n".join([*lines, *lines[1:]])))
+    assert (code, found) == (3, reported)
+    assert "before it" in result
 
 
 def test_without_its_first_line_it_is_refused(whole: Path) -> None:
@@ -247,24 +247,24 @@ def test_records_of_a_partition_that_the_log_has_not_are_named_and_skipped(whole
     head = msgspec.json.decode(whole.read_bytes().splitlines()[0])
     for partition in (-1, head["partitions"], 10**15):
         line = msgspec.json.encode({"partition": partition, "offset": 0, "timestamp_ms": 0, "key": "", "value": None})
-        code, _, said = history(changed(whole, lambda lines, line=line: b"\n".join([*lines, line])))  # type: ignore[misc]
+        code, _, reported = history(changed(whole, lambda lines, line=line: b"\n".join([*lines, line])))  # type: ignore[misc]
         assert code == 3
-        assert f"records of partition {partition} of a log of {head['partitions']}" in said
+        assert f"records of partition {partition} of a log of {head['partitions']}" in reported
 
 
 @pytest.mark.parametrize(
     "line", [b'{"partition":0,"offset":1,"x":' + b"[" * 10**5, b'{"partition":0,"offset":%d}' % 10**30]
 )
 def test_a_line_that_was_made_to_end_the_reader_is_named_and_skipped(whole: Path, line: bytes) -> None:
-    code, told, said = history(changed(whole, lambda lines: b"\n".join([lines[0], line, *lines[1:]])))
-    assert (code, told) == (3, history(whole)[1])
-    assert "line 2: " in said
+    code, reported, result = history(changed(whole, lambda lines: b"\n".join([lines[0], line, *lines[1:]])))
+    assert (code, reported) == (3, history(whole)[1])
+    assert "line 2: " in result
 
 
 def test_lines_are_numbered_with_the_blank_ones_before_the_first(whole: Path) -> None:
-    code, told, said = history(changed(whole, lambda lines: b"\n".join([b"", b" ", lines[0], b"{", *lines[1:]])))
-    assert (code, told) == (3, history(whole)[1])
-    assert "line 4: " in said
+    code, reported, result = history(changed(whole, lambda lines: b"\n".join([b"", b" ", lines[0], b"{", *lines[1:]])))
+    assert (code, reported) == (3, history(whole)[1])
+    assert "line 4: " in result
 
 
 def container(
@@ -317,9 +317,9 @@ def test_a_block_that_was_made_to_mislead_is_named_and_skipped(
         (avro_long(1) + b"\x23" + sync, "its size is negative"),  # as if it ended where it begins
     ):
         path.write_bytes(content[:begin] + block + content[begin:])
-        code, told, said = history(path)
-        assert reason in said
-        assert (code, told) == (3, history(whole)[1])
+        code, reported, result = history(path)
+        assert reason in result
+        assert (code, reported) == (3, history(whole)[1])
 
 
 def block_of(count: int, packed: bytes, sync: bytes) -> bytes:

@@ -29,9 +29,9 @@ from tests.replay.written import (
 ORDERS = GroupId("orders")
 
 
-def stored(told: Script, *, replaced: dict[int, Record] | None = None) -> list[StoredRecord]:
+def stored(reported: Script, *, replaced: dict[int, Record] | None = None) -> list[StoredRecord]:
     """Return the script's records, some of them replaced by offset."""
-    records = told.stored_records()
+    records = reported.stored_records()
     for offset, record in (replaced or {}).items():
         records[offset] = msgspec.structs.replace(records[offset], key=record.key, value=record.value)
     return records
@@ -186,16 +186,16 @@ async def test_a_count_that_compaction_makes_wrong_is_not_shown_as_right() -> No
 
 async def test_a_group_knows_its_coordinator_from_before_its_first_event() -> None:
     """The last coordinator before it belongs to its history, with its election; earlier ones do not."""
-    told = script("orders").coordinator("a:1").wait(10).coordinator("b:2").created()
-    items = (await read_histories(await memory_log(told.stored_records()), group=ORDERS))[ORDERS].items
+    story = script("orders").coordinator("a:1").wait(10).coordinator("b:2").created()
+    items = (await read_histories(await memory_log(story.stored_records()), group=ORDERS))[ORDERS].items
     events = [item.event for item in items if isinstance(item, Coordinated)]
     assert [(type(each), each.owner) for each in events] == [(CoordinatorElected, "b:2"), (CoordinatorReady, "b:2")]
 
 
 async def test_a_log_of_a_higher_format_level_is_refused() -> None:
     """This version may not understand its events."""
-    told = script("orders").coordinator("a:1")
-    (_, (elected,)) = told.transitions[0]
+    story = script("orders").coordinator("a:1")
+    (_, (elected,)) = story.transitions[0]
     assert isinstance(elected, CoordinatorElected)
     (record,) = records_of([msgspec.structs.replace(elected, format_level=99, version="9.0.0")], FORMAT_LEVEL)
     log = await memory_log([StoredRecord(0, 0, 0, record.key, record.value)])

@@ -18,7 +18,7 @@ from tests.replay.golden import assert_golden
 from tests.replay.histories import Script
 from tests.replay.played import history_of
 from tests.replay.stories import a_night
-from tests.replay.told import printed_rebalances, rebalances_of, since, told
+from tests.replay.told import last_rebalance, printed_rebalances, rebalances_of, since
 
 NIGHT = rebalances_of(a_night().history())
 
@@ -89,9 +89,9 @@ def test_every_trigger_has_a_sentence_that_names_no_placeholder(cause: Cause) ->
     script = a_night()
     member = script.of("billing-1")
     script.start(script.rejoined(member, cause))
-    nobody = Script().created()
-    nobody.start(why=nobody.why_of_timer(cause))
-    for each in (script, nobody):
+    story = Script().created()
+    story.start(why=story.why_of_timer(cause))
+    for each in (script, story):
         sentence = headline(rebalances_of(each.history())[-1])
         assert "{" not in sentence
         assert "None" not in sentence
@@ -101,8 +101,8 @@ def test_a_removal_by_an_administrator_names_the_requester() -> None:
     """The request came from another host than the member's."""
     script = a_night()
     removed = script.removed(script.of("billing-1"), Cause.MEMBER_REMOVED_BY_ADMIN)
-    asked = script.why(Cause.MEMBER_REMOVED_BY_ADMIN)
-    script.start(msgspec.structs.replace(removed, why=asked))
+    requested = script.why(Cause.MEMBER_REMOVED_BY_ADMIN)
+    script.start(msgspec.structs.replace(removed, why=requested))
     trigger = rebalances_of(script.history())[-1].trigger
     assert trigger.text == (
         "static member 'billing-1' (10.0.0.6, client rdkafka) was removed by its instance id, as an administrator "
@@ -138,12 +138,12 @@ def test_the_release_of_a_group_names_all_its_members_and_the_requester() -> Non
     h = Harness()
     h.stable_group(h.static("a"), h.dynamic("b"))
     h.release()
-    rebalance = told(h)
-    asked = "the group was released to the upstream cluster, asked for by client admin at 10.0.0.9, User:admin"
-    assert headline(rebalance) == f"Generation 1 -> 2: {asked} (the group was empty then)"
+    rebalance = last_rebalance(h)
+    text = "the group was released to the upstream cluster, asked for by client admin at 10.0.0.9, User:admin"
+    assert headline(rebalance) == f"Generation 1 -> 2: {text} (the group was empty then)"
     assert [member.client_id for member in rebalance.trigger.who] == ["b", "app-a"]
     removals = [event_text(event) for event in h.events if isinstance(event, MemberRemoved)]
-    assert removals[1] == f"static member 'a' (10.0.0.1, client app-a) was removed: {asked}"
+    assert removals[1] == f"static member 'a' (10.0.0.1, client app-a) was removed: {text}"
 
 
 def test_a_release_by_setting_does_start_something() -> None:
@@ -151,7 +151,7 @@ def test_a_release_by_setting_does_start_something() -> None:
     h = Harness()
     h.stable_group(h.static("a"), h.dynamic("b"))
     h.set(members_coordinator="upstream")
-    rebalance = told(h)
+    rebalance = last_rebalance(h)
     assert rebalance.trigger.cause is Cause.GROUP_RELEASED
     assert rebalance.trigger.planned is not None
     assert [change.name for change in rebalance.trigger.planned.configs] == ["members.coordinator"]
@@ -190,7 +190,7 @@ def test_a_release_during_a_rebalance_is_folded_in_with_all_members() -> None:
     h.static("c").join()
     a.join(protocols=protocols("range", metadata=b"new"))
     h.release()
-    rebalance = told(h)
+    rebalance = last_rebalance(h)
     (folded,) = rebalance.folded
     assert (folded.cause, len(folded.who)) == (Cause.GROUP_RELEASED, 3)
     assert rebalance.meanwhile == ()
@@ -203,7 +203,7 @@ def test_a_join_phase_without_awaited_members_is_left_out() -> None:
     (only,) = h.stable_group(h.static("only"))
     h.sleep(100)
     only.leave()
-    rebalance = told(h)
+    rebalance = last_rebalance(h)
     assert rebalance.outcome is Outcome.EMPTIED
     assert "Join phase" not in printed_rebalances([rebalance])
 
@@ -215,8 +215,8 @@ def test_a_restarted_initial_rebalance_delay_is_explained() -> None:
     h.sleep(1_000)
     h.static("web-1", rebalance_timeout_ms=60_000).join()
     h.sleep(5_000)
-    said = " ".join(printed_rebalances(rebalances_of(history_of(h)), width=200).split())
-    assert "Join phase 6.0 s, until the initial rebalance delay of 3 s was over; it restarted as web-1 joined" in said
+    text = " ".join(printed_rebalances(rebalances_of(history_of(h)), width=200).split())
+    assert "Join phase 6.0 s, until the initial rebalance delay of 3 s was over; it restarted as web-1 joined" in text
 
 
 def test_an_initial_delay_is_not_a_limit_of_the_join_phase() -> None:
@@ -224,6 +224,6 @@ def test_an_initial_delay_is_not_a_limit_of_the_join_phase() -> None:
     h = Harness(initial_rebalance_delay_ms=3_000)
     h.static("web-0", rebalance_timeout_ms=60_000).join()
     h.sleep(1_000)
-    said = " ".join(printed_rebalances([told(h)], width=300).split())
+    text = " ".join(printed_rebalances([last_rebalance(h)], width=300).split())
     delay = "the initial rebalance delay of 3 s, which joins extend up to the rebalance timeout"
-    assert f"Join phase waiting for {delay}" in said
+    assert f"Join phase waiting for {delay}" in text

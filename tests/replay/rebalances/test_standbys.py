@@ -8,7 +8,7 @@ from tests.coordinator.group.client import Client, protocols, subscription
 from tests.coordinator.group.harness import Harness
 from tests.replay import memberships
 from tests.replay.memberships import two
-from tests.replay.told import happenings, names, state_of, told
+from tests.replay.told import happenings, last_rebalance, names, state_of
 
 
 def test_a_takeover_moves_the_lost_members_partitions_and_no_others() -> None:
@@ -25,7 +25,7 @@ def test_a_takeover_moves_the_lost_members_partitions_and_no_others() -> None:
         "b",
         "c",
     )
-    rebalance = told(h)
+    rebalance = last_rebalance(h)
     assert rebalance.movement is not None
     assert (rebalance.movement.moved, rebalance.movement.stayed) == (0, 12)
     assert names(rebalance.held) == ["b"]
@@ -59,7 +59,7 @@ def test_a_called_standby_that_was_too_late() -> None:
     a.leave()
     (call,) = happenings(h, HappeningKind.STANDBY_CALLED)
     assert "had not asked for them when the group rebalanced" in call.text
-    assert told(h).trigger.cause is Cause.MEMBER_LEFT
+    assert last_rebalance(h).trigger.cause is Cause.MEMBER_LEFT
 
 
 def test_two_are_lost_at_once_and_one_standby_is_there() -> None:
@@ -70,7 +70,7 @@ def test_two_are_lost_at_once_and_one_standby_is_there() -> None:
     c.join()
     c.sync()
     h.leave_instance("b", "e")
-    rebalance = told(h)
+    rebalance = last_rebalance(h)
     assert names(rebalance.trigger.who) == ["b", "e"]
     (call,) = happenings(h, HappeningKind.STANDBY_CALLED)
     assert "when the group rebalanced" in call.text
@@ -85,8 +85,10 @@ def test_an_old_client_cannot_take_the_leaders_place() -> None:
     c.sync()
     a.leave()
     c.join()
-    assert told(h).trigger.cause is Cause.STANDBY_UNFIT
-    assert headline(told(h)).startswith("After generation 1: the standby 'c' (10.0.0.1, client app-c) could not take")
+    assert last_rebalance(h).trigger.cause is Cause.STANDBY_UNFIT
+    assert headline(last_rebalance(h)).startswith(
+        "After generation 1: the standby 'c' (10.0.0.1, client app-c) could not take"
+    )
 
 
 def test_held_members_come_change_and_go_without_a_rebalance() -> None:
@@ -112,8 +114,8 @@ def test_held_members_come_change_and_go_without_a_rebalance() -> None:
     b.join()
     h.static("d").join()
     h.sleep(10)
-    assert [each.kind for each in told(h).meanwhile] == [HappeningKind.INACTIVE_MEMBER_CAME]
-    assert told(h).folded == ()
+    assert [each.kind for each in last_rebalance(h).meanwhile] == [HappeningKind.INACTIVE_MEMBER_CAME]
+    assert last_rebalance(h).folded == ()
 
 
 def test_a_called_standby_restarts_before_it_took_over() -> None:
@@ -150,13 +152,13 @@ def test_a_standby_that_leaves_while_the_assignment_is_computed_would_have_start
     """It is reported within the rebalance, and is no cause of it."""
     h, c = while_the_assignment_is_computed()
     c.leave()
-    assert [each.kind for each in told(h).meanwhile] == [HappeningKind.INACTIVE_MEMBER_WENT]
-    assert told(h).folded == ()
+    assert [each.kind for each in last_rebalance(h).meanwhile] == [HappeningKind.INACTIVE_MEMBER_WENT]
+    assert last_rebalance(h).folded == ()
 
 
 def test_a_standby_that_rejoins_while_the_assignment_is_computed_is_shown_within_the_rebalance() -> None:
     """The decision has no other event."""
     h, c = while_the_assignment_is_computed()
     c.join(protocols=protocols("range", metadata=subscription("orders", "payments")))
-    assert [each.kind for each in told(h).meanwhile] == [HappeningKind.INACTIVE_MEMBER_CAME]
-    assert told(h).folded == ()
+    assert [each.kind for each in last_rebalance(h).meanwhile] == [HappeningKind.INACTIVE_MEMBER_CAME]
+    assert last_rebalance(h).folded == ()

@@ -9,7 +9,7 @@ from muster.replay.rebalances.rebalance import HappeningKind
 from muster.replay.rebalances.takeovers import taken_over
 from muster.replay.results.event_texts import event_text
 from tests.replay.histories import Script
-from tests.replay.rebalances.test_timeline import told
+from tests.replay.rebalances.test_timeline import rebalances_in
 from tests.replay.stories import a_night
 
 REFUSED_MS = 1_795_000_000_123
@@ -63,7 +63,7 @@ def a_takeover(script: Script, owner: str, known: OwnershipEnd | None) -> str:
     """Return the takeover's sentence beside the rebalance after it."""
     script.wait(100).coordinator(owner, took_ms=90, end=known)
     script.start(script.rejoined(script.of("billing-1"), Cause.LEADER_REJOINED))
-    takeover = told(script)[-1].avoided[-1]
+    takeover = rebalances_in(script)[-1].avoided[-1]
     assert takeover.kind is HappeningKind.COORDINATOR_TAKEOVER
     return takeover.text
 

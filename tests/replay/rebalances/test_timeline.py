@@ -25,13 +25,13 @@ from tests.replay.told import printed_rebalances, rebalances_of
 from tests.replay.whole import History, lines, rebalances
 
 
-def told(script: Script) -> list[Rebalance]:
+def rebalances_in(script: Script) -> list[Rebalance]:
     return rebalances(script.group_id, script.history().items)
 
 
 def test_arrivals_are_counted_from_the_start_of_the_join_phase() -> None:
     """The others waited for the last one to join."""
-    first = told(a_night())[0]
+    first = rebalances_in(a_night())[0]
     assert [(a.member.group_instance_id, a.after_ms) for a in first.join_phase.arrivals] == [
         ("billing-1", 0),
         ("billing-2", 400),
@@ -50,7 +50,7 @@ def test_a_member_that_joins_in_a_decision_with_an_assignment_has_joined() -> No
     assigned = MemberAssigned(**script._member(script.of("a")), why=script.why(Cause.STANDBY_CALLED))
     script.wait(400).advanced(assigned, script.joined(script.member("b")))
     script.complete().stabilize({})
-    assert [each.after_ms for each in told(script)[0].join_phase.arrivals] == [0, 400]
+    assert [each.after_ms for each in rebalances_in(script)[0].join_phase.arrivals] == [0, 400]
 
 
 def test_members_that_never_rejoined_are_named() -> None:
@@ -64,7 +64,7 @@ def test_members_that_never_rejoined_are_named() -> None:
         cause=Cause.JOIN_PHASE_TIMED_OUT,
         absent=[script.of("billing-3")],
     )
-    phase = told(script)[-1].join_phase
+    phase = rebalances_in(script)[-1].join_phase
     assert phase.timed_out
     assert [seen.who[0].client_id for seen in phase.dropped] == ["late"]
     assert [member.group_instance_id for member in phase.absent] == ["billing-3"]
@@ -77,7 +77,7 @@ def test_a_restart_of_a_static_member_moves_nothing() -> None:
     script.advanced(script.replaced("billing-3", Cause.STATIC_REPLACEMENT_DURING_JOIN))
     script.complete(script.rejoined(script.of("billing-1")))
     script.stabilize({"billing-1": {"orders": range(6)}, "billing-3": {"orders": range(6, 12)}})
-    last = told(script)[-1]
+    last = rebalances_in(script)[-1]
     assert last.movement is not None
     assert (last.movement.moved, last.movement.stayed) == (0, 12)
     assert [seen.cause for seen in last.folded] == [Cause.STATIC_REPLACEMENT_DURING_JOIN]
@@ -89,7 +89,7 @@ def test_an_assignment_that_cannot_be_decoded_is_named() -> None:
     script.start(script.rejoined(script.of("billing-1"), Cause.LEADER_REJOINED))
     script.complete(script.rejoined(script.of("billing-3")))
     script.stabilize({"billing-1": b"\x00", "billing-3": {"orders": range(6, 12)}})
-    last = told(script)[-1]
+    last = rebalances_in(script)[-1]
     assert last.movement is not None
     assert [member.group_instance_id for member in last.movement.undecodable] == ["billing-1"]
     assert last.movement.stayed == 6
@@ -102,7 +102,7 @@ def test_the_last_member_leaves_and_the_group_is_empty() -> None:
     script.complete(cause=Cause.INITIAL_DELAY_ELAPSED).stabilize({"only": {"orders": [0, 1]}})
     gone = script.removed(script.of("only"), Cause.MEMBER_LEFT, request=True)
     script.wait(10).start(gone).emptied()
-    last = told(script)[-1]
+    last = rebalances_in(script)[-1]
     assert (last.outcome, last.from_generation, last.to_generation) == (Outcome.EMPTIED, 1, 2)
     assert last.movement is not None
     assert last.movement.lost == 2
@@ -116,7 +116,7 @@ def test_a_rebalance_continues_through_a_takeover() -> None:
     script.start(script.rejoined(script.of("billing-1"), Cause.LEADER_REJOINED))
     script.wait(100).stopped().wait(50).coordinator("coordinator-c:300", took_ms=90)
     script.complete(script.rejoined(script.of("billing-3"))).stabilize({})
-    last = told(script)[-1]
+    last = rebalances_in(script)[-1]
     assert last.outcome is Outcome.STABLE
     assert [(happening.kind, happening.text) for happening in last.meanwhile] == [
         (
@@ -134,7 +134,7 @@ def test_a_coordinator_that_took_its_own_partition_over_again_had_not_gone() -> 
     script = a_night()
     script.wait(100).coordinator("coordinator-b:200", took_ms=26_300)
     script.start(script.rejoined(script.of("billing-1"), Cause.LEADER_REJOINED))
-    takeover = told(script)[-1].avoided[-1]
+    takeover = rebalances_in(script)[-1].avoided[-1]
     assert takeover.kind is HappeningKind.COORDINATOR_TAKEOVER
     assert takeover.text.startswith("the coordinator coordinator-b:200 lost partition 3 of the event log, ")
     assert takeover.text.endswith("; it was ready in 26.3 s, and 2 members continued")
@@ -145,7 +145,7 @@ def test_refusals_and_pauses_are_happenings() -> None:
     script = a_night()
     script.refused(script.member("surplus"), 81, Cause.GROUP_FULL, suppressed=2).paused(5_000)
     script.start(script.rejoined(script.of("billing-1"), Cause.LEADER_REJOINED))
-    restart, refused, pause = told(script)[-1].avoided
+    restart, refused, pause = rebalances_in(script)[-1].avoided
     assert restart.kind is HappeningKind.STATIC_RESTART
     assert (refused.error, refused.times) == ("GROUP_MAX_SIZE_REACHED", 3)
     assert pause.kind is HappeningKind.COORDINATOR_PAUSE
@@ -173,7 +173,7 @@ def test_a_recreated_group_starts_over() -> None:
     script.wait(1_000).made_anew().created()
     script.start(script.joined(script.member("b"))).complete(cause=Cause.INITIAL_DELAY_ELAPSED)
     script.stabilize({"b": {"orders": [0]}})
-    first, _, third = told(script)
+    first, _, third = rebalances_in(script)
     assert third.incarnation > first.incarnation
     assert (third.from_generation, third.to_generation) == (0, 1)
     assert third.movement is not None
@@ -286,8 +286,8 @@ def test_the_member_whose_request_began_a_rebalance_is_named_as_in_the_group(is_
     if not is_member:
         why = msgspec.structs.replace(why, member_id=MemberId("pending-1"))
     (who,) = rebalances_of(script.start(why=why).history())[-1].trigger.who
-    told = {name: getattr(who, name) for name in sent}
-    assert told == ({name: getattr(member, name) for name in sent} if is_member else sent)
+    reported = {name: getattr(who, name) for name in sent}
+    assert reported == ({name: getattr(member, name) for name in sent} if is_member else sent)
 
 
 def test_a_rebalance_that_does_not_end_is_kept_in_part_and_reported_whole(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -299,11 +299,11 @@ def test_a_rebalance_that_does_not_end_is_kept_in_part_and_reported_whole(monkey
     first_seq = script.group.seq + 1
     for _ in range(300):
         script.wait(1_000).advanced(script.replaced("b", Cause.STATIC_REPLACEMENT_DURING_JOIN, host="/10.0.0.6"))
-    running = told(script)[-1]
+    running = rebalances_in(script)[-1]
     assert running.outcome is Outcome.RUNNING
     assert (len(running.folded), running.folded_left_out) == (100, 200)
     assert (running.folded[0].seq, running.folded[-1].seq) == (first_seq, script.group.seq - 1)
     assert [each.seq for each in running.folded] == sorted(each.seq for each in running.folded)
-    said = " ".join(printed_rebalances([running], width=200).split())
-    assert "; 300 more causes folded in" in said
-    assert "... and 260 more" in said
+    text = " ".join(printed_rebalances([running], width=200).split())
+    assert "; 300 more causes folded in" in text
+    assert "... and 260 more" in text

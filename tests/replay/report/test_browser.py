@@ -97,10 +97,10 @@ def test_an_incident_is_shown_on_hover(night: Tab) -> None:
     """Its kind, its grade and its sentence; they disappear with the pointer."""
     n = night.run("[...document.querySelectorAll('article')].findIndex(each => each.dataset.kind === 'crash')")
     night.mouse("mouseMoved", *middle(night, f'[data-n="{n}"]'))
-    told = night.run(TIP)
-    assert told.startswith("crash (")
-    assert "'billing-2'" in told
-    assert "UTC" in told
+    reported = night.run(TIP)
+    assert reported.startswith("crash (")
+    assert "'billing-2'" in reported
+    assert "UTC" in reported
     night.mouse("mouseMoved", 5, 5)
     assert night.run("document.querySelector('#tip').hidden")
 

@@ -54,9 +54,9 @@ def test_a_report_is_written_to_the_file(url: str, out: Path) -> None:
     out.write_text("an earlier one")
     result = run("report", "orders", "-o", str(out), log=url)
     span = "from 2026-11-21T02:00:05.800Z to 2026-11-21T03:14:06.255Z"
-    told = rf"{re.escape(str(out))}: 7 incidents with 4 rebalances of orders, {span}; \d\d KB\n"
+    text = rf"{re.escape(str(out))}: 7 incidents with 4 rebalances of orders, {span}; \d\d KB\n"
     assert result.exit_code == 0
-    assert re.fullmatch(told, result.stdout), result.stdout
+    assert re.fullmatch(text, result.stdout), result.stdout
     assert out.read_text(encoding="utf-8").startswith("<!doctype html>")
     assert list(out.parent.iterdir()) == [out]
 
@@ -156,21 +156,21 @@ def test_unreadable_records_are_on_the_page_and_in_the_exit_code(tmp_path: Path,
 
 def outage() -> Script:
     """Return a quiet group that lost its coordinator: two members lost their places and rejoined as new ones."""
-    told = script("orders").coordinator("a:1").created()
+    story = script("orders").coordinator("a:1").created()
     names = [f"app-{number}" for number in range(4)]
-    members = [told.member(name, static=False, client_id=name) for name in names]
-    told.start(*map(told.joined, members)).wait(100).complete().stabilize({})
-    told.wait(2 * QUIET_MS).coordinator("b:2").wait(44_000)
-    told.start(*(told.removed(each, Cause.SESSION_EXPIRED, silent_ms=45_000) for each in members[:2]))
-    told.advanced(*(told.joined(told.member(name, static=False, client_id=name)) for name in names[:2]))
-    return told.wait(300).complete().stabilize({})
+    members = [story.member(name, static=False, client_id=name) for name in names]
+    story.start(*map(story.joined, members)).wait(100).complete().stabilize({})
+    story.wait(2 * QUIET_MS).coordinator("b:2").wait(44_000)
+    story.start(*(story.removed(each, Cause.SESSION_EXPIRED, silent_ms=45_000) for each in members[:2]))
+    story.advanced(*(story.joined(story.member(name, static=False, client_id=name)) for name in names[:2]))
+    return story.wait(300).complete().stabilize({})
 
 
-async def windowed(told: Script, window: Window) -> Page:
+async def windowed(reported: Script, window: Window) -> Page:
     """Return the page of a window, read as the command does."""
-    log = await memory_log(told.stored_records())
+    log = await memory_log(reported.stored_records())
     reading = Reading(log=log)
-    start = await find_start(reading, GroupId(told.group_id), window, quiet_ms=QUIET_MS)
+    start = await find_start(reading, GroupId(reported.group_id), window, quiet_ms=QUIET_MS)
     group = start.checkpoint.group(start.group_id)
     fold = ReportFold(start.group_id, group, at_ms=start.checkpoint.at_ms, window=window, life=start.life)
     async for item in items(reading, start):
@@ -182,13 +182,13 @@ async def windowed(told: Script, window: Window) -> Page:
 @pytest.mark.parametrize("story", [a_night, outage])
 async def test_an_incident_of_a_window_is_that_of_the_whole_history(story: Callable[[], Script]) -> None:
     """Wherever the window begins or ends; only incidents that cross an edge say so."""
-    told = story()
-    history = (await read_histories(await memory_log(told.stored_records())))[GroupId(told.group_id)]
+    reported = story()
+    history = (await read_histories(await memory_log(reported.stored_records())))[GroupId(reported.group_id)]
     whole = page_of(history)
     times = sorted({item.at_ms for item in history.items if isinstance(item, Happened)})
     assert [each.headline for each in incidents(history)] == [each.headline for each in whole.stories]
     for edge in times[:: max(1, len(times) // 12)]:
-        late = await windowed(told, Window(since=AtTime(edge)))
+        late = await windowed(reported, Window(since=AtTime(edge)))
         assert [(each.kind, each.headline, each.cost) for each in late.stories] == [
             (each.kind, each.headline, each.cost)
             for each in whole.stories
@@ -198,7 +198,7 @@ async def test_an_incident_of_a_window_is_that_of_the_whole_history(story: Calla
             each.begin_ms < edge for each in late.stories
         ]
         assert late.state == whole.state
-        early = await windowed(told, Window(until=AtTime(edge)))
+        early = await windowed(reported, Window(until=AtTime(edge)))
         assert [(each.kind, each.headline, each.cost) for each in early.stories] == [
             (each.kind, each.headline, each.cost) for each in whole.stories if each.begin_ms <= edge
         ]
@@ -209,15 +209,15 @@ async def test_an_incident_of_a_window_is_that_of_the_whole_history(story: Calla
 
 async def test_a_member_from_before_the_window_has_a_lane_in_it() -> None:
     """Processes that had left before have none; only events in the window are drawn."""
-    told = a_night()
-    whole = page_of(told.history())
+    reported = a_night()
+    whole = page_of(reported.history())
     edge = whole.lanes[1].end_ms
     assert edge is not None
-    late = await windowed(told, Window(since=AtTime(edge + 1)))
+    late = await windowed(reported, Window(since=AtTime(edge + 1)))
     assert (late.begin_ms, late.end_ms) == (edge + 1, whole.end_ms)
     assert [lane.name for lane in late.lanes] == [lane.name for lane in whole.lanes if lane.name != "billing-2"]
     assert late.lanes[0].begin_ms < late.begin_ms
-    early = await windowed(told, Window(until=AtTime(edge - 1)))
+    early = await windowed(reported, Window(until=AtTime(edge - 1)))
     assert [lane.end_ms for lane in early.lanes if lane.name == "billing-2"] == [None]
     assert (early.begin_ms, early.end_ms) == (whole.begin_ms, edge - 1)
 

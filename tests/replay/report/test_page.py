@@ -224,8 +224,8 @@ def test_a_sentence_that_rests_on_many_events_names_the_first_and_counts_the_res
 
     def seqs(count: int) -> str:
         many = msgspec.structs.replace(statement, seqs=tuple(range(1, count + 1)))
-        (told,) = brief(msgspec.structs.replace(crash, chain=(many,))).story.chain
-        return told.seqs
+        (reported,) = brief(msgspec.structs.replace(crash, chain=(many,))).story.chain
+        return reported.seqs
 
     first = ", ".join(map(str, range(1, SEQS_MAX + 1)))
     assert [seqs(2), seqs(SEQS_MAX + 3)] == ["1 and 2", f"{first} and 3 others"]

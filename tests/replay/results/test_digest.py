@@ -35,13 +35,13 @@ SINCE = ["--since", "2026-11-21T01:30:00"]
 
 def one_host(group_id: str, client_host: str, *, after_ms: int = 0) -> Script:
     """Return a group of two members of which one crashes, at this host, an hour and this much later."""
-    told = script(group_id).wait(after_ms).created()
-    told.start(told.joined(told.member("a", host="/10.0.0.1"))).advanced(
-        told.joined(told.member("b", host=client_host))
+    story = script(group_id).wait(after_ms).created()
+    story.start(story.joined(story.member("a", host="/10.0.0.1"))).advanced(
+        story.joined(story.member("b", host=client_host))
     )
-    told.complete(cause=Cause.INITIAL_DELAY_ELAPSED).stabilize({"a": {"orders": [0]}, "b": {"orders": [1]}})
-    told.wait(3_600_000).start(told.removed(told.of("b"), Cause.SESSION_EXPIRED, silent_ms=45_000))
-    return told.wait(500).complete(told.rejoined(told.of("a"))).stabilize({"a": {"orders": [0, 1]}})
+    story.complete(cause=Cause.INITIAL_DELAY_ELAPSED).stabilize({"a": {"orders": [0]}, "b": {"orders": [1]}})
+    story.wait(3_600_000).start(story.removed(story.of("b"), Cause.SESSION_EXPIRED, silent_ms=45_000))
+    return story.wait(500).complete(story.rejoined(story.of("a"))).stabilize({"a": {"orders": [0, 1]}})
 
 
 @pytest.fixture(scope="module")
@@ -55,19 +55,19 @@ def url(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 
 def digest(url: str, *options: str) -> dict[str, Any]:
-    told: dict[str, Any] = msgspec.json.decode(run("digest", "--format", "json", *options, log=url).stdout)
-    return told
+    output: dict[str, Any] = msgspec.json.decode(run("digest", "--format", "json", *options, log=url).stdout)
+    return output
 
 
 def test_the_costliest_groups_come_first_and_quiet_groups_are_counted(url: str) -> None:
     """Those in storms are only shown there."""
-    told = digest(url, *SINCE)
-    weights = [each["cost"]["partition_ms"] or 0 for each in told["incidents"]]
+    reported = digest(url, *SINCE)
+    weights = [each["cost"]["partition_ms"] or 0 for each in reported["incidents"]]
     assert weights == sorted(weights, reverse=True)
-    assert (told["groups"], told["quiet"]) == (7, 1)
-    in_storms = sum(storm["incidents"] for storm in told["storms"])
-    shown = len(told["incidents"]) + len(told["listed"]) + len(told["unserved"]) + in_storms
-    assert (told["told"], told["more"]) == (shown, 0)
+    assert (reported["groups"], reported["quiet"]) == (7, 1)
+    in_storms = sum(storm["incidents"] for storm in reported["storms"])
+    shown = len(reported["incidents"]) + len(reported["listed"]) + len(reported["unserved"]) + in_storms
+    assert (reported["told"], reported["more"]) == (shown, 0)
 
 
 def test_processes_of_one_host_that_crash_in_several_groups_are_a_storm(url: str) -> None:
@@ -80,20 +80,20 @@ def test_processes_of_one_host_that_crash_in_several_groups_are_a_storm(url: str
 def test_an_incident_matches_that_of_why(url: str) -> None:
     """Also if it crosses the window's edge."""
     since = ["--since", "2026-11-21T02:13:31"]
-    told = [each for each in digest(url, *since)["incidents"] if each["group_id"] == "orders"]
+    reported = [each for each in digest(url, *since)["incidents"] if each["group_id"] == "orders"]
     alone = run("why", "orders", "--format", "jsonl", *since, log=url).stdout.splitlines()
     expected = list(map(msgspec.json.decode, alone))
-    assert sorted(told, key=lambda each: str(each["started_at"])) == expected
+    assert sorted(reported, key=lambda each: str(each["started_at"])) == expected
     assert expected[0]["crosses"] == ["since"]
 
 
 def test_events_after_the_window_end_no_incident_of_it(url: str) -> None:
     """The crash is shown as without an end of the window, except for groups that did not exist yet."""
     until = [*SINCE, "--until", "2026-11-21T02:14:00"]
-    told = [each["id"] for each in digest(url, *until)["incidents"] if each["group_id"] == "orders"]
+    reported = [each["id"] for each in digest(url, *until)["incidents"] if each["group_id"] == "orders"]
     alone = run("why", "orders", "--format", "jsonl", *until, log=url).stdout.splitlines()
     expected = [each["id"] for each in map(msgspec.json.decode, alone)]
-    assert sorted(told) == sorted(expected)
+    assert sorted(reported) == sorted(expected)
     assert len(expected) > 1
 
 
@@ -111,18 +111,20 @@ def test_the_twenty_costliest_are_shown_and_the_others_listed_and_counted(
     """There are 23 unrelated crashes; each group's start is an incident, too."""
     crashed = [one_host(f"g{number}", f"/10.0.1.{number}", after_ms=number * 600_000) for number in range(23)]
     url = asyncio.run(sqlite_log(tmp_path / "muster.db", *crashed))
-    told = digest(url, *SINCE)
-    assert {each["kind"] for each in told["incidents"]} == {"crash"}
-    assert (len(told["incidents"]), len(told["listed"]), told["more"], told["told"]) == (20, 26, 0, 46)
-    assert [each["kind"] for each in told["listed"]].count("start") == 23
-    assert [each["started_at"] for each in told["listed"]] == sorted(each["started_at"] for each in told["listed"])
-    first = told["listed"][0]
+    reported = digest(url, *SINCE)
+    assert {each["kind"] for each in reported["incidents"]} == {"crash"}
+    assert (len(reported["incidents"]), len(reported["listed"]), reported["more"], reported["told"]) == (20, 26, 0, 46)
+    assert [each["kind"] for each in reported["listed"]].count("start") == 23
+    assert [each["started_at"] for each in reported["listed"]] == sorted(
+        each["started_at"] for each in reported["listed"]
+    )
+    first = reported["listed"][0]
     for form in "md", "table":
         out = run("digest", *SINCE, "--format", form, log=url).stdout
         assert f", {first['group_id']}: {first['kind']} ({first['grade']}): " in out
     monkeypatch.setattr(results_digest, "LISTED", 10)
-    told = digest(url, *SINCE)
-    assert (len(told["incidents"]), len(told["listed"]), told["more"], told["told"]) == (20, 10, 16, 46)
+    reported = digest(url, *SINCE)
+    assert (len(reported["incidents"]), len(reported["listed"]), reported["more"], reported["told"]) == (20, 10, 16, 46)
 
 
 def test_a_poll_timeout_within_a_deployment_is_shown(tmp_path: Path) -> None:
@@ -138,9 +140,9 @@ def test_a_poll_timeout_within_a_deployment_is_shown(tmp_path: Path) -> None:
     log.records[0] += stored_items(fleet.history().items, 0)
     fold = DigestFold(Window(since=AtTime(fleet.began_ms)))
     fold.take(log.records[0])
-    told = fold.result("memory", None)
-    assert sorted(each.id for each in told.incidents) == sorted(each.id for each in fleet.told())
-    assert [each.kind for each in told.incidents if not each.rebalances] == ["poll-timeout"]
+    reported = fold.result("memory", None)
+    assert sorted(each.id for each in reported.incidents) == sorted(each.id for each in fleet.told())
+    assert [each.kind for each in reported.incidents if not each.rebalances] == ["poll-timeout"]
 
 
 def test_groups_can_be_chosen(url: str) -> None:
@@ -152,12 +154,12 @@ def test_groups_can_be_chosen(url: str) -> None:
 @pytest.mark.parametrize("form", ["table", "md"])
 def test_a_time_after_the_history_is_reported_with_its_end(url: str, form: str) -> None:
     """The result is that nothing happened; with it comes a note that nothing is known about that time."""
-    told = run("digest", "--since", "2027-01-01", "--format", form, log=url)
-    assert told.exit_code == 0
-    assert "0 incidents in 0 of 7 groups since 2027-01-01" in told.stdout
+    result = run("digest", "--since", "2027-01-01", "--format", form, log=url)
+    assert result.exit_code == 0
+    assert "0 incidents in 0 of 7 groups since 2027-01-01" in result.stdout
     end = digest(url, "--since", "2027-01-01")["ended_at"]
     assert end.startswith("2026-11-21T03:")
-    assert f"no events in that time: its last event is from {end[:10]} {end[11:23]} UTC" in told.stdout
+    assert f"no events in that time: its last event is from {end[:10]} {end[11:23]} UTC" in result.stdout
     assert digest(url, *SINCE)["ended_at"] is None
 
 
@@ -172,10 +174,10 @@ def test_a_coordinator_outage_is_one_storm_over_its_groups(tmp_path: Path) -> No
     """Whatever its members lost; groups of all its partitions are in it."""
     scripts = []
     for group_id in ("g0", "g1", "g2", "g3"):
-        told = script(group_id).coordinator("a:1").created()
-        member = told.member("m", static=False, client_id="app")
-        told.start(told.joined(member)).complete().stabilize({member.member_id: {"orders": [0]}})
-        scripts.append(told.wait(3_600_000).coordinator("b:2", took_ms=400))
+        story = script(group_id).coordinator("a:1").created()
+        member = story.member("m", static=False, client_id="app")
+        story.start(story.joined(member)).complete().stabilize({member.member_id: {"orders": [0]}})
+        scripts.append(story.wait(3_600_000).coordinator("b:2", took_ms=400))
     assert len({each.partition for each in scripts}) == 4
     url = asyncio.run(sqlite_log(tmp_path / "muster.db", *scripts))
     (storm,) = digest(url, *SINCE)["storms"]
@@ -187,12 +189,12 @@ def test_repeated_coordinator_outages_are_counted_with_the_last_end(tmp_path: Pa
     """Three times within a minute of each other: one storm, with its end."""
     scripts = []
     for group_id in ("g0", "g1", "g2"):
-        told = script(group_id).coordinator("a:1").created()
-        member = told.member("m", static=False, client_id="app")
-        told.start(told.joined(member)).complete().stabilize({member.member_id: {"orders": [0]}}).wait(3_600_000)
+        story = script(group_id).coordinator("a:1").created()
+        member = story.member("m", static=False, client_id="app")
+        story.start(story.joined(member)).complete().stabilize({member.member_id: {"orders": [0]}}).wait(3_600_000)
         for owner in ("b:2", "c:3", "d:4"):
-            told.wait(50_000).coordinator(owner, took_ms=400)
-        scripts.append(told)
+            story.wait(50_000).coordinator(owner, took_ms=400)
+        scripts.append(story)
     url = asyncio.run(sqlite_log(tmp_path / "muster.db", *scripts))
     (storm,) = digest(url, *SINCE)["storms"]
     assert (storm["times"], storm["incidents"]) == (3, 9)
@@ -207,8 +209,8 @@ def test_the_host_of_a_sidecar_makes_no_storm(tmp_path: Path) -> None:
     """All its clients have that host, whatever machine they run on."""
     scripts = [one_host(group_id, "/127.0.0.1") for group_id in GROUPS]
     url = asyncio.run(sqlite_log(tmp_path / "muster.db", *scripts))
-    told = digest(url, *SINCE)
-    assert (told["storms"], told["kinds"]["crash"]) == ([], len(GROUPS))
+    reported = digest(url, *SINCE)
+    assert (reported["storms"], reported["kinds"]["crash"]) == ([], len(GROUPS))
 
 
 def test_of_a_group_that_is_never_quiet_a_bounded_tail_is_kept_before_the_window(
@@ -216,19 +218,19 @@ def test_of_a_group_that_is_never_quiet_a_bounded_tail_is_kept_before_the_window
 ) -> None:
     """The incident in the window is shown nevertheless."""
     monkeypatch.setattr(skim, "BUSY_EVENTS", 1_000)
-    told = script("busy").created()
-    told.start(told.joined(told.member("a"))).advanced(told.joined(told.member("b")))
-    told.complete(cause=Cause.INITIAL_DELAY_ELAPSED).stabilize({"a": {"orders": [0]}, "b": {"orders": [1]}})
+    story = script("busy").created()
+    story.start(story.joined(story.member("a"))).advanced(story.joined(story.member("b")))
+    story.complete(cause=Cause.INITIAL_DELAY_ELAPSED).stabilize({"a": {"orders": [0]}, "b": {"orders": [1]}})
     for _ in range(3_000):
-        told.wait(1_000).advanced(told.rejoined(told.of("a")))
-    before = len(told.stored_records())
-    since_ms = told.wait(1_000).now_ms
-    told.start(told.removed(told.of("b"), Cause.SESSION_EXPIRED, silent_ms=45_000)).complete(
-        told.rejoined(told.of("a"))
+        story.wait(1_000).advanced(story.rejoined(story.of("a")))
+    before = len(story.stored_records())
+    since_ms = story.wait(1_000).now_ms
+    story.start(story.removed(story.of("b"), Cause.SESSION_EXPIRED, silent_ms=45_000)).complete(
+        story.rejoined(story.of("a"))
     )
-    told.stabilize({"a": {"orders": [0, 1]}})
+    story.stabilize({"a": {"orders": [0, 1]}})
     fold = DigestFold(Window(since=AtTime(since_ms)))
-    for number, record in enumerate(told.stored_records()):
+    for number, record in enumerate(story.stored_records()):
         if number == before:
             assert CountedValue.kept < 4_000 < before
         fold.take([counted(record)])
@@ -286,10 +288,12 @@ def test_a_window_in_which_the_clock_was_behind_has_its_incidents(tmp_path: Path
 def test_of_groups_that_never_rest_a_bounded_part_is_in_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     """And the results are the same, wherever their records were kept."""
     groups = [one_host(f"g{number}", f"/10.0.1.{number}", after_ms=number * 1_000) for number in range(20)]
-    for told in groups:
+    for reported in groups:
         for _ in range(50):
-            told.wait(60_000).start(told.rejoined(told.of("a"))).complete().stabilize({"a": {"orders": [0, 1]}})
-    in_turn = list(zip_longest(*(told.stored_records() for told in groups)))
+            reported.wait(60_000).start(reported.rejoined(reported.of("a"))).complete().stabilize(
+                {"a": {"orders": [0, 1]}}
+            )
+    in_turn = list(zip_longest(*(reported.stored_records() for reported in groups)))
 
     def told_with(in_memory: int) -> Digest:
         monkeypatch.setattr(kept_records, "IN_MEMORY_MAX", in_memory)
@@ -314,8 +318,8 @@ def test_nothing_is_kept_of_the_groups_of_a_finished_partition() -> None:
     try:
         for partition in range(3):
             for name in range(5):
-                told = one_host(f"g{name}", "/10.0.0.1").stored_records()
-                fold.take([msgspec.structs.replace(each, partition=partition) for each in told])
+                reported = one_host(f"g{name}", "/10.0.0.1").stored_records()
+                fold.take([msgspec.structs.replace(each, partition=partition) for each in reported])
             assert there() - before == 5
         assert fold.result("memory", None).groups == 15
         assert there() == before
@@ -331,21 +335,21 @@ LATER = ["--since", "2026-11-21T03:30:00"]
 def of_one_partition(groups: int) -> list[Script]:
     """Return this many groups, each with a member, an hour and a half before the window."""
     names = [name for name in (f"g{number}" for number in range(1_000)) if script(name).partition == 3][:groups]
-    told = [script(name).coordinator("a:1").created() for name in names]
-    for each in told:
+    reported = [script(name).coordinator("a:1").created() for name in names]
+    for each in reported:
         each.start(each.joined(each.member("m"))).complete().stabilize({"m": {"orders": [0]}}).wait(7_200_000)
-    return told
+    return reported
 
 
 @pytest.mark.parametrize("own", [0, 3])
 def test_an_outage_is_one_of_all_groups_of_its_partition(tmp_path: Path, own: int) -> None:
     """Including those without an event in the window; so it is in `groups` and `why`."""
-    told = of_one_partition(6)
-    before = [transition for each in told for transition in each.stored_transitions()]
-    begun = len(told[0].stored_transitions())
-    outage = told[0].coordinator("b:2", took_ms=20_000).stored_transitions()[begun:]
+    reported = of_one_partition(6)
+    before = [transition for each in reported for transition in each.stored_transitions()]
+    begun = len(reported[0].stored_transitions())
+    outage = reported[0].coordinator("b:2", took_ms=20_000).stored_transitions()[begun:]
     later = []
-    for each in told[:own]:
+    for each in reported[:own]:
         begun = len(each.stored_transitions())
         each.wait(120_000).start(each.removed(each.of("m"), Cause.SESSION_EXPIRED, silent_ms=45_000))
         later += each.stored_transitions()[begun:]
@@ -356,7 +360,7 @@ def test_an_outage_is_one_of_all_groups_of_its_partition(tmp_path: Path, own: in
     whole = digest(url, "--since", "2026-11-20")
     assert [each for each in whole["storms"] if each["kind"] == "coordinator"][-1]["groups"] == storm["groups"]
     lines = msgspec.json.decode(run("groups", "--format", "json", *LATER, log=url).stdout)["groups"]
-    assert {each["group_id"] for each in lines} == {each.group_id for each in told}
+    assert {each["group_id"] for each in lines} == {each.group_id for each in reported}
     last = lines[-1]
     assert (last["events"], last["rebalances"], last["last_incident"]["kind"]) == (0, 0, "coordinator-change")
     incident = msgspec.json.decode(run("why", last["group_id"], "--format", "jsonl", *LATER, log=url).stdout)
@@ -365,38 +369,38 @@ def test_an_outage_is_one_of_all_groups_of_its_partition(tmp_path: Path, own: in
 
 def test_a_running_rebalance_belongs_to_the_window(tmp_path: Path) -> None:
     """It began before, and nothing happened since: the group waits for a member all the time."""
-    told = of_one_partition(1)[0]
-    asyncio.run(append(tmp_path, 3, *told.stored_transitions()))
-    begun = len(told.stored_transitions())
-    told.start(told.joined(told.member("new")))
-    url = asyncio.run(append(tmp_path, 3, *told.stored_transitions()[begun:]))
+    reported = of_one_partition(1)[0]
+    asyncio.run(append(tmp_path, 3, *reported.stored_transitions()))
+    begun = len(reported.stored_transitions())
+    reported.start(reported.joined(reported.member("new")))
+    url = asyncio.run(append(tmp_path, 3, *reported.stored_transitions()[begun:]))
     result = digest(url, "--since", "2026-11-22")
     (incident,) = result["incidents"]
     assert (incident["ended_at"], result["quiet"], result["ended_at"]) == (None, 0, None)
     (line,) = msgspec.json.decode(run("groups", "--format", "json", "--since", "2026-11-22", log=url).stdout)["groups"]
     assert line["state"] == "PreparingRebalance"
-    assert run("why", told.group_id, "--since", "2026-11-22", log=url).exit_code == 0
+    assert run("why", reported.group_id, "--since", "2026-11-22", log=url).exit_code == 0
     page = tmp_path / "page.html"
-    made = run("report", told.group_id, "-o", str(page), "--since", "2026-11-22", log=url)
+    made = run("report", reported.group_id, "-o", str(page), "--since", "2026-11-22", log=url)
     assert "1 incident with 1 rebalance" in made.stdout
 
 
 def test_a_window_in_which_nothing_went_on_has_nothing(tmp_path: Path) -> None:
     """A Stable group whose owner stays is quiet; so is one that was emptied long ago."""
-    told = of_one_partition(1)[0]
-    url = asyncio.run(append(tmp_path, 3, *told.stored_transitions()))
+    reported = of_one_partition(1)[0]
+    url = asyncio.run(append(tmp_path, 3, *reported.stored_transitions()))
     result = digest(url, "--since", "2026-11-22")
     assert (result["told"], result["groups"], result["quiet"]) == (0, 1, 1)
-    assert_fails(run("why", told.group_id, "--since", "2026-11-22", log=url), 1, "has no events of")
+    assert_fails(run("why", reported.group_id, "--since", "2026-11-22", log=url), 1, "has no events of")
 
 
 def test_consumers_that_were_refused_are_shown_though_nothing_rebalanced(tmp_path: Path) -> None:
     """The latest first, since on-call engineers are asked about them; in tables and in JSON."""
     logged = []
     for number in range(30):
-        told = one_host(f"group-{number}", "/10.0.0.8", after_ms=number * 1_000)
-        told.wait(7_200_000).refused(told.member("odd", host="/10.0.0.9"), 23, Cause.PROTOCOL_MISMATCH)
-        logged.append(told)
+        reported = one_host(f"group-{number}", "/10.0.0.8", after_ms=number * 1_000)
+        reported.wait(7_200_000).refused(reported.member("odd", host="/10.0.0.9"), 23, Cause.PROTOCOL_MISMATCH)
+        logged.append(reported)
     url = asyncio.run(sqlite_log(tmp_path / "muster.db", *logged))
     ever = ["--since", "2026-01-01T00:00:00"]
     shown = digest(url, *ever)

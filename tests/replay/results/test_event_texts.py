@@ -32,9 +32,9 @@ def events() -> dict[type, AnyEvent]:
     why = msgspec.structs.replace(script.why(Cause.UNKNOWN), client_id="admin-1", api_key=44)
     registration = Registration(group_instance_id=GroupInstanceId("r"), registered_ms=0)
     fields = {"registration": registration, "why": why, **script._head()}
-    told: list[AnyEvent] = [InstanceRegistered(**fields), RegistrationEnded(**fields)]
-    told += [event for _, parts in script.transitions for event in parts]  # type: ignore[misc]
-    return {type(event): event for event in reversed(told)}
+    reported: list[AnyEvent] = [InstanceRegistered(**fields), RegistrationEnded(**fields)]
+    reported += [event for _, parts in script.transitions for event in parts]  # type: ignore[misc]
+    return {type(event): event for event in reversed(reported)}
 
 
 EVENTS = events()
@@ -62,9 +62,9 @@ EVENTS = events()
 def test_the_text_names_the_effect_of_the_cause(event_type: type, cause: Cause, said: str) -> None:
     """It has nothing that belongs to another cause."""
     event = EVENTS[event_type]
-    told = event_text(msgspec.structs.replace(event, why=msgspec.structs.replace(event.why, cause=cause)))
-    assert said in told
-    assert "None" not in told
+    reported = event_text(msgspec.structs.replace(event, why=msgspec.structs.replace(event.why, cause=cause)))
+    assert said in reported
+    assert "None" not in reported
 
 
 @pytest.mark.parametrize(
@@ -95,6 +95,6 @@ def test_bytes_that_are_no_assignment_are_counted() -> None:
     """Clients other than consumers may write anything."""
     event = EVENTS[MemberAssigned]
     assert isinstance(event, MemberAssigned)
-    for assignment, said in ((b"\x00\x01\x02", "3 bytes that are not a consumer assignment"), (b"", "nothing")):
+    for assignment, reported in ((b"\x00\x01\x02", "3 bytes that are not a consumer assignment"), (b"", "nothing")):
         changed = msgspec.structs.replace(event.member, assignment=assignment)
-        assert event_text(msgspec.structs.replace(event, member=changed)).endswith(f"was assigned {said}")
+        assert event_text(msgspec.structs.replace(event, member=changed)).endswith(f"was assigned {reported}")

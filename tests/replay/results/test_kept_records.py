@@ -17,11 +17,11 @@ GROUPS = 5
 
 
 def busy(group_id: str, rejoins: int) -> Script:
-    told = script(group_id).created()
-    told.start(told.joined(told.member("a"))).complete().stabilize({"a": {"orders": [0]}})
+    story = script(group_id).created()
+    story.start(story.joined(story.member("a"))).complete().stabilize({"a": {"orders": [0]}})
     for _ in range(rejoins):
-        told.wait(1_000).advanced(told.rejoined(told.of("a")))
-    return told
+        story.wait(1_000).advanced(story.rejoined(story.of("a")))
+    return story
 
 
 def records_of(rejoins: int) -> list[list[StoredRecord]]:
@@ -49,8 +49,8 @@ def test_kept_records_are_returned_in_order(monkeypatch: pytest.MonkeyPatch, in_
         for number, records in enumerate(groups):
             kept.add(number, records[at : at + 3])
     for number, records in enumerate(groups):
-        told = [(read.position.offset, read.position.timestamp_ms) for read in kept.take(number)]
-        assert told == [(record.offset, record.timestamp_ms) for record in records]
+        reported = [(read.position.offset, read.position.timestamp_ms) for read in kept.take(number)]
+        assert reported == [(record.offset, record.timestamp_ms) for record in records]
         assert not list(kept.take(number))
 
 
@@ -62,9 +62,9 @@ def test_dropped_records_are_not_returned(monkeypatch: pytest.MonkeyPatch, in_me
     for record in records:
         kept.add(0, [record])
     kept.drop(0, records[10].offset)
-    told = [read.position.offset for read in kept.take(0)]
-    assert told[-len(records[10:]) :] == [record.offset for record in records[10:]]
-    assert len(told) < len(records[10:]) + 7
+    reported = [read.position.offset for read in kept.take(0)]
+    assert reported[-len(records[10:]) :] == [record.offset for record in records[10:]]
+    assert len(reported) < len(records[10:]) + 7
 
 
 def test_in_memory_there_is_a_bounded_part(monkeypatch: pytest.MonkeyPatch) -> None:

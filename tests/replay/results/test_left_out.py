@@ -100,13 +100,13 @@ def test_an_incomplete_result_says_so(
 def test_of_many_groups_that_were_compacted_the_first_are_named() -> None:
     """With the number of missing events for each, and how many other groups there are."""
     some = msgspec.structs.replace(VERIFIED, compacted=COMPACTED[:COMPACTED_SHOWN], compacted_groups=COMPACTED_SHOWN)
-    told = in_a_table(some)
-    assert "g00: 1 event no longer in the log, 3 not recomputed" in told
-    assert "g09: 10 events no longer in the log, 3 not recomputed" in told
-    assert "more groups" not in told
-    told = in_a_table(msgspec.structs.replace(VERIFIED, compacted=COMPACTED, compacted_groups=40))
-    assert "g10" not in told
-    assert "... and 30 more groups" in told
+    reported = in_a_table(some)
+    assert "g00: 1 event no longer in the log, 3 not recomputed" in reported
+    assert "g09: 10 events no longer in the log, 3 not recomputed" in reported
+    assert "more groups" not in reported
+    reported = in_a_table(msgspec.structs.replace(VERIFIED, compacted=COMPACTED, compacted_groups=40))
+    assert "g10" not in reported
+    assert "... and 30 more groups" in reported
 
 
 def member(name: str) -> MemberRef:

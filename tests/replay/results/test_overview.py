@@ -35,8 +35,8 @@ def test_the_last_incident_is_whole_where_there_is_room() -> None:
     groups = overview(a_night().stored_records())
     (line,) = groups.groups
     assert line.last_incident is not None
-    told = f"{line.last_incident.kind}: {line.last_incident.headline[:20]}"
-    assert told in printed(groups, width=300)
+    text = f"{line.last_incident.kind}: {line.last_incident.headline[:20]}"
+    assert text in printed(groups, width=300)
     narrow = printed(groups, width=80)
     assert line.last_incident.kind in narrow
     assert line.last_incident.headline[:20] not in narrow
@@ -144,8 +144,10 @@ def test_if_there_are_too_many_groups_the_last_rebalance_is_found_in_few_records
     whole = overview(records).groups
     monkeypatch.setattr(group_tail, "TAILS_MAX", 1)
     few = overview(records).groups
-    told, expected = ([msgspec.structs.replace(line, last_incident=None) for line in lines] for lines in (few, whole))
-    assert told == expected
+    reported, expected = (
+        [msgspec.structs.replace(line, last_incident=None) for line in lines] for lines in (few, whole)
+    )
+    assert reported == expected
 
 
 @pytest.mark.parametrize(
@@ -184,8 +186,8 @@ def test_nothing_is_kept_of_the_groups_of_a_partition_that_was_read(make: Callab
                 records = Script(f"g{partition}-{name}").created().stored_records()
                 groups.take([msgspec.structs.replace(each, partition=partition) for each in records])
             assert there() - before == 5
-        told = groups.result("memory").groups if isinstance(groups, Overview) else tuple(groups.states())
-        assert len(told) == 15
+        reported = groups.result("memory").groups if isinstance(groups, Overview) else tuple(groups.states())
+        assert len(reported) == 15
         assert there() == before
     finally:
         gc.enable()

@@ -42,15 +42,15 @@ def url(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 def busy() -> Script:
     """Return a group that a member joins and leaves 25 times, an hour apart: 50 incidents."""
-    told = script("busy").created()
+    story = script("busy").created()
     for _ in range(25):
-        told.wait(3_600_000).start(told.joined(told.member("a"))).complete(cause=Cause.INITIAL_DELAY_ELAPSED)
-        told.stabilize({"a": {"orders": [0]}})
-        told.wait(3_600_000).start(told.removed(told.of("a"), Cause.MEMBER_LEFT)).emptied()
-    return told
+        story.wait(3_600_000).start(story.joined(story.member("a"))).complete(cause=Cause.INITIAL_DELAY_ELAPSED)
+        story.stabilize({"a": {"orders": [0]}})
+        story.wait(3_600_000).start(story.removed(story.of("a"), Cause.MEMBER_LEFT)).emptied()
+    return story
 
 
-def told(url: str, *options: str, group: str = "orders") -> list[dict[str, Any]]:
+def why_incidents(url: str, *options: str, group: str = "orders") -> list[dict[str, Any]]:
     """Return the incidents in JSON lines."""
     out = run("why", group, "--format", "jsonl", *options, log=url).stdout
     return [msgspec.json.decode(line) for line in out.splitlines()]
@@ -79,8 +79,8 @@ def test_json_lines_are_the_incidents_of_the_json_document(url: str) -> None:
     """Both formats have all of them, oldest first."""
     document = msgspec.json.decode(run("why", "orders", "--format", "json", log=url).stdout)
     assert list(document) == ["group_id", "log", "window", "incidents"]
-    assert document["incidents"] == told(url)
-    assert [each["id"] for each in told(url)] == [each.id for each in NIGHT]
+    assert document["incidents"] == why_incidents(url)
+    assert [each["id"] for each in why_incidents(url)] == [each.id for each in NIGHT]
 
 
 @pytest.mark.parametrize("width", [40, 80, 140])
@@ -91,7 +91,7 @@ def test_no_line_is_wider_than_the_terminal(width: int) -> None:
 
 def test_people_are_shown_the_newest_first_and_how_many_more_there_are(url: str) -> None:
     """On a terminal and in Markdown; `--all` has all of them, the latest at the bottom."""
-    every = begins(told(url, group="busy"))
+    every = begins(why_incidents(url, group="busy"))
     assert len(every) == 50
     assert shown(url, group="busy") == every[: -NEWEST - 1 : -1]
     assert shown(url, "--all", group="busy") == every
@@ -105,12 +105,12 @@ def test_people_are_shown_the_newest_first_and_how_many_more_there_are(url: str)
 def test_the_last_one_is_that_which_began_last(url: str) -> None:
     """With or without a rebalance; the rest of the log is not read for it."""
     for group in ("orders", "busy"):
-        assert told(url, "--last", group=group) == told(url, group=group)[-1:]
+        assert why_incidents(url, "--last", group=group) == why_incidents(url, group=group)[-1:]
 
 
 def test_a_generation_is_that_of_its_incident_with_the_rebalance_whole(url: str) -> None:
     """The details of the rebalance are below the incident."""
-    (crash,) = told(url, "--generation", "2")
+    (crash,) = why_incidents(url, "--generation", "2")
     assert (crash["kind"], [each["to_generation"] for each in crash["rebalances"]]) == ("crash", [2])
     out = run("why", "orders", "--generation", "2", log=url).stdout
     assert "Generation 1 -> 2: static member 'billing-2'" in out
@@ -120,16 +120,16 @@ def test_a_generation_is_that_of_its_incident_with_the_rebalance_whole(url: str)
 
 def test_a_time_selects_the_incidents_that_span_it(url: str) -> None:
     """A time or a seq; between two incidents both are shown, with a note."""
-    (crash,) = told(url, "--at", "2026-11-21T02:13:31.000Z")
+    (crash,) = why_incidents(url, "--at", "2026-11-21T02:13:31.000Z")
     assert crash["kind"] == "crash"
-    assert told(url, "--seq", "--at", str(crash["rebalances"][0]["first_seq"] + 1))[0]["id"] == crash["id"]
-    assert told(url, "--at", str(crash["rebalances"][0]["to_generation"]))[0]["id"] == crash["id"]
-    before, after = told(url, "--at", "2026-11-21T02:30:00Z")
+    assert why_incidents(url, "--seq", "--at", str(crash["rebalances"][0]["first_seq"] + 1))[0]["id"] == crash["id"]
+    assert why_incidents(url, "--at", str(crash["rebalances"][0]["to_generation"]))[0]["id"] == crash["id"]
+    before, after = why_incidents(url, "--at", "2026-11-21T02:30:00Z")
     assert [before["started_at"], after["started_at"]] == ["2026-11-21T02:13:30.185Z", "2026-11-21T03:13:33.415Z"]
     out = run("why", "orders", "--at", "2026-11-21T02:30:00Z", log=url).stdout
     assert "There was no incident of orders at 2026-11-21T02:30:00.000Z. The nearest before and after" in out
-    (last,) = told(url, "--at", "2027-01-01")
-    assert last == told(url)[-1]
+    (last,) = why_incidents(url, "--at", "2027-01-01")
+    assert last == why_incidents(url)[-1]
     assert "The nearest before:" in run("why", "orders", "--at", "2027-01-01", log=url).stdout
     assert_fails(run("why", "orders", "--at", "2020-01-01", log=url), 1, "has no events of orders at", "seq 1 to 44")
     assert_fails(run("why", "orders", "--at", "900", "--seq", log=url), 1, "has no events of orders at seq 900")
@@ -137,16 +137,16 @@ def test_a_time_selects_the_incidents_that_span_it(url: str) -> None:
 
 def test_an_incident_that_crosses_the_edge_of_a_window_is_whole_and_marked(url: str) -> None:
     """Without a window there is no note; a seq is an edge, too."""
-    every = told(url)
+    every = why_incidents(url)
     (crash,) = (each for each in every if each["kind"] == "crash")
     first, last = crash["rebalances"][0]["first_seq"], crash["rebalances"][0]["last_seq"]
     for window in (["--since", "2026-11-21T02:13:31Z"], ["--since", str(first + 4), "--seq"]):
-        begun = told(url, *window)
+        begun = why_incidents(url, *window)
         assert [each["crosses"] for each in begun if each["kind"] == "crash"] == [["since"]]
         assert {**begun[0], "crosses": []} == crash
         assert "it began before --since" in run("why", "orders", *window, log=url).stdout
     for window in (["--until", "2026-11-21T02:13:31Z"], ["--until", str(last - 6), "--seq"]):
-        cut = told(url, *window)
+        cut = why_incidents(url, *window)
         assert [each["crosses"] for each in cut if each["kind"] == "crash"] == [["until"]]
         assert cut[-1]["started_at"] < every[-2]["started_at"]
     assert all(each["crosses"] == [] for each in every)
@@ -161,11 +161,11 @@ def test_a_window_shows_a_takeover_like_the_whole_history(tmp_path: Path) -> Non
     story.wait(3_600_000).coordinator("b:2").wait(3_600_000).coordinator("c:3").wait(1_000)
     story.start(story.removed(story.of("y"), Cause.MEMBER_LEFT)).emptied()
     url = asyncio.run(sqlite_log(tmp_path / "muster.db", story))
-    whole = told(url)
+    whole = why_incidents(url)
     changes = [each["headline"] for each in whole if each["kind"] == "coordinator-change"]
     assert [("a:1" in each, "b:2" in each) for each in changes] == [(True, True), (False, True)]
     for since in ("02:30", "03:30", "04:30"):
-        assert told(url, "--since", f"2026-11-21T{since}:00Z") == [
+        assert why_incidents(url, "--since", f"2026-11-21T{since}:00Z") == [
             each for each in whole if each["started_at"] > f"2026-11-21T{since}"
         ]
 
@@ -270,8 +270,8 @@ def test_many_rebalances_events_and_culprits_are_marked_as_many() -> None:
     assert all(f"'app-{number}' (" in rows(deployment)["Culprits"] for number in range(1, 9))
     assert "Culprits" not in rows(few)
     seqs = Statement(text="They went.", grade=Grade.RECORDED, seqs=tuple(range(93, 211, 2)))
-    told = rows(msgspec.structs.replace(deployment, chain=(seqs,)))["What happened"]
-    assert told.endswith("They went. (seq 93 to 209, 59 events)")
+    reported = rows(msgspec.structs.replace(deployment, chain=(seqs,)))["What happened"]
+    assert reported.endswith("They went. (seq 93 to 209, 59 events)")
 
 
 @pytest.mark.parametrize(
@@ -323,16 +323,16 @@ def crash_in_a_deployment() -> Fleet:
 def test_an_incident_is_as_new_as_its_newest_rebalance(at_most: int) -> None:
     """A deployment that began before a crash is newer than the crash if it has the newer rebalance."""
     fleet = crash_in_a_deployment()
-    newest = max((each for told in fleet.told() for each in told.rebalances), key=lambda each: each.first_seq)
+    newest = max((each for reported in fleet.told() for each in reported.rebalances), key=lambda each: each.first_seq)
     fold, choice = WhyFold(GROUP_ID), NewestIncidents(at_most)
     for item in fleet.history().items:
         for incident in fold.feed(item):
             choice.take(incident)
     for incident in fold.end():
         choice.take(incident)
-    told = list(choice.end())
-    assert [each.kind for each in told] == ["deployment", "crash", "start"][:at_most]
-    assert newest in told[0].rebalances
+    reported = list(choice.end())
+    assert [each.kind for each in reported] == ["deployment", "crash", "start"][:at_most]
+    assert newest in reported[0].rebalances
 
 
 def test_the_nearest_incident_after_a_time_is_the_first_to_begin() -> None:

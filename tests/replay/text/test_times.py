@@ -115,10 +115,10 @@ def test_an_hour_that_is_there_twice_or_not_at_all_is_refused(time: str, reading
 @given(st.integers(0, 4_102_444_800_000), ZONES)
 def test_times_printed_in_a_zone_are_parsed_back(wall_ms: int, name: str) -> None:
     """Across daylight saving time, half hours and the day that Samoa skipped."""
-    told = in_zone(instant(wall_ms), zone_named(name))
-    assert wall_ms_of(told) == wall_ms
-    assert read(told) == wall_ms
-    assert zone_of(told).startswith("UTC")
+    reported = in_zone(instant(wall_ms), zone_named(name))
+    assert wall_ms_of(reported) == wall_ms
+    assert read(reported) == wall_ms
+    assert zone_of(reported).startswith("UTC")
 
 
 @given(st.datetimes(datetime(1990, 1, 1), datetime(2030, 1, 1)), ZONES)  # noqa: DTZ001 -- without zone on purpose
@@ -157,12 +157,12 @@ def test_results_are_shown_in_a_zone() -> None:
     """Every instant, at any depth, and nothing else: a client may have any name."""
     history = a_night().history()
     incident = next(each for each in incidents(history) if each.rebalances)
-    told = told_in(incident, BERLIN)
+    found = told_in(incident, BERLIN)
     rebalance = incident.rebalances[0]
-    assert told.rebalances[0].started_at == in_zone(rebalance.started_at, BERLIN)
-    assert told.rebalances[0].trigger.at.endswith("+01:00")
-    assert told.rebalances[0].members_before == rebalance.members_before
-    assert (told.chain[0].at or "").endswith("+01:00")
+    assert found.rebalances[0].started_at == in_zone(rebalance.started_at, BERLIN)
+    assert found.rebalances[0].trigger.at.endswith("+01:00")
+    assert found.rebalances[0].members_before == rebalance.members_before
+    assert (found.chain[0].at or "").endswith("+01:00")
     state: StateAt | None = state_at(history, AtSeq(12))
     assert state is not None
     assert told_in(state, BERLIN).members[0].joined_at.endswith("+01:00")
@@ -229,8 +229,8 @@ def test_quotes_in_a_sentence_are_a_clients(quoted: str) -> None:
 def test_the_sentences_of_an_incident_are_shown_in_a_zone_and_its_names_unchanged() -> None:
     """The headline, and each statement."""
     statement = Statement(text="at 2026-11-23 07:01:14 UTC", grade=Grade.RECORDED)
-    told = told_in(statement, BERLIN)
-    assert told == Statement(text="at 2026-11-23 08:01:14 UTC+01:00", grade=Grade.RECORDED)
+    found = told_in(statement, BERLIN)
+    assert found == Statement(text="at 2026-11-23 08:01:14 UTC+01:00", grade=Grade.RECORDED)
     assert typing.get_type_hints(Incident, include_extras=True)["headline"] == Sentence
 
 
@@ -238,9 +238,9 @@ def test_the_sentences_of_an_incident_are_shown_in_a_zone_and_its_names_unchange
 def test_the_times_that_a_sentence_has_are_found(from_ms: int, for_ms: int) -> None:
     """As `naming` writes them."""
     sentence = f"{moment(from_ms)}, {span(from_ms, from_ms + for_ms)}"
-    assert " UTC+05:45" in (told := sentence_in_zone(sentence, ZoneInfo("Asia/Kathmandu")))
-    assert "UTC," not in told
-    assert not told.endswith("UTC")
+    assert " UTC+05:45" in (reported := sentence_in_zone(sentence, ZoneInfo("Asia/Kathmandu")))
+    assert "UTC," not in reported
+    assert not reported.endswith("UTC")
 
 
 @pytest.mark.parametrize(

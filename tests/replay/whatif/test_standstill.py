@@ -60,12 +60,12 @@ def test_a_recorded_rebalance_costs_the_same_as_its_incident() -> None:
     assert first is not None
     assert partition_ms_in(first) == 12 * first.not_stable_ms > 0
     lived = list(zip(rebalances(history.group_id, history.items), result.rebalances, strict=True))
-    for recorded, told in lived[1:]:
-        assert told.recorded is not None
-        assert told.recorded == told.played
-        silent_ms = partition_ms_in(told.recorded) - (partition_ms(recorded) or 0)
+    for recorded, reported in lived[1:]:
+        assert reported.recorded is not None
+        assert reported.recorded == reported.played
+        silent_ms = partition_ms_in(reported.recorded) - (partition_ms(recorded) or 0)
         assert silent_ms >= 0
-        assert (silent_ms > 0) is ("was not heard from" in told.headline)
+        assert (silent_ms > 0) is ("was not heard from" in reported.headline)
 
 
 def test_a_rebalance_that_takes_longer_in_the_log_than_in_the_control_is_not_decided() -> None:
@@ -260,9 +260,9 @@ def test_advice_goes_by_partition_time_then_by_time(
 ) -> None:
     """A difference of a second, or of a twentieth, does not count."""
     before, after = (Standstill(not_stable_ms=ms, partition_ms=partition) for ms, partition in (recorded, played))
-    told = advice(before, after)
-    assert told.startswith(begins)
-    assert bool(told) is bool(begins)
+    reported = advice(before, after)
+    assert reported.startswith(begins)
+    assert bool(reported) is bool(begins)
 
 
 def with_assignments(history: History, change: Callable[[bytes], bytes]) -> History:

@@ -52,7 +52,7 @@ def verdicts(result: WhatIf) -> list[Verdict]:
     return [each.verdict for each in result.rebalances]
 
 
-def told(
+def whatif_of(
     script: list[Deed], lived: Settings, other: Settings, *, until_s: int = 90, begins: str = "abc"
 ) -> tuple[WhatIf, int]:
     """Return a story's what-if, and the number of rebalances with the other settings in reality."""
@@ -76,7 +76,7 @@ DYNAMIC = Settings(is_static=False)
 
 def test_a_restart_within_a_longer_session_makes_no_rebalance() -> None:
     """Neither the expiry nor the return would have caused one; really lived, there is none."""
-    result, really = told(A_RESTART, STATIC, with_settings(STATIC, session_timeout_ms=45_000))
+    result, really = whatif_of(A_RESTART, STATIC, with_settings(STATIC, session_timeout_ms=45_000))
     assert verdicts(result) == [WOULD, WOULD_NOT, WOULD_NOT]
     assert (result.would, really) == (1, 1)
     assert {each.grade for each in result.rebalances} == {Grade.RECORDED}
@@ -88,13 +88,13 @@ def test_verdicts_are_reported_while_more_is_read() -> None:
     """At twice the longest session after the end of its rebalance, however long the history is."""
     history = history_of(live([(5, "start", "d"), (200, "start", "e"), (400, "start", "f")], STATIC, until_s=420))
     fold = WhatIfFold(history.group_id, Alterations(session_timeout_ms=45_000))
-    told = [len([line for line in fold.feed(item) if isinstance(line, Replayed)]) for item in history.items]
-    assert (sum(told), len(list(fold.end()))) == (2, 2)
+    reported = [len([line for line in fold.feed(item) if isinstance(line, Replayed)]) for item in history.items]
+    assert (sum(reported), len(list(fold.end()))) == (2, 2)
 
 
 def test_a_restart_that_a_longer_session_does_not_cover() -> None:
     """The expiry comes later, and the return still is a rebalance of its own."""
-    result, really = told(A_RESTART, STATIC, with_settings(STATIC, session_timeout_ms=15_000))
+    result, really = whatif_of(A_RESTART, STATIC, with_settings(STATIC, session_timeout_ms=15_000))
     assert verdicts(result) == [WOULD, WOULD, WOULD]
     assert really == 3
     assert "5.0 s later" in result.rebalances[1].reason
@@ -103,18 +103,18 @@ def test_a_restart_that_a_longer_session_does_not_cover() -> None:
 def test_a_crash_is_one_however_long_the_session() -> None:
     """It only comes later; if the log ends before, it cannot be determined."""
     crash: list[Deed] = [(5, "crash", "b")]
-    result, really = told(crash, STATIC, with_settings(STATIC, session_timeout_ms=45_000))
+    result, really = whatif_of(crash, STATIC, with_settings(STATIC, session_timeout_ms=45_000))
     assert verdicts(result) == [WOULD, CANNOT_TELL]
     assert "the log ends" in result.rebalances[1].reason
     later: list[Deed] = [*crash, (70, "start", "d")]
-    result, really = told(later, STATIC, with_settings(STATIC, session_timeout_ms=45_000))
+    result, really = whatif_of(later, STATIC, with_settings(STATIC, session_timeout_ms=45_000))
     assert verdicts(result) == [WOULD, WOULD, WOULD]
     assert really == 3
 
 
 def test_a_deployment_of_static_members() -> None:
     """Six rebalances of dynamic members, none of static ones; the identities are a hypothesis."""
-    result, really = told(A_DEPLOYMENT, DYNAMIC, with_settings(DYNAMIC, is_static=True))
+    result, really = whatif_of(A_DEPLOYMENT, DYNAMIC, with_settings(DYNAMIC, is_static=True))
     assert verdicts(result) == [WOULD, *[WOULD_NOT] * 6]
     assert really == 1
     assert {each.grade for each in result.rebalances[1:]} == {Grade.INFERRED}
@@ -142,7 +142,7 @@ def test_indistinguishable_processes() -> None:
 
 def test_new_processes_one_after_another_with_a_scale_up_delay() -> None:
     """They make one rebalance, later."""
-    result, really = told(A_SCALE_UP, STATIC, with_settings(STATIC, scale_up_delay_ms=25_000))
+    result, really = whatif_of(A_SCALE_UP, STATIC, with_settings(STATIC, scale_up_delay_ms=25_000))
     assert verdicts(result) == [WOULD, WOULD, WOULD_NOT, WOULD_NOT]
     assert really == 2
     assert "25.0 s later" in result.rebalances[1].reason
@@ -151,7 +151,7 @@ def test_new_processes_one_after_another_with_a_scale_up_delay() -> None:
 
 def test_a_group_that_forms_with_a_longer_initial_delay() -> None:
     """A process that joins a little later is in the first generation."""
-    result, really = told(
+    result, really = whatif_of(
         [(0, "start", "a"), (8, "start", "b")],
         STATIC,
         with_settings(STATIC, initial_rebalance_delay_ms=12_000),
@@ -164,7 +164,7 @@ def test_a_group_that_forms_with_a_longer_initial_delay() -> None:
 def test_a_group_that_forms_without_an_initial_delay() -> None:
     """A process that joined within it causes a rebalance of its own."""
     script: list[Deed] = [(0, "start", "a"), (2, "start", "b")]
-    result, really = told(script, STATIC, with_settings(STATIC, initial_rebalance_delay_ms=0), begins="")
+    result, really = whatif_of(script, STATIC, with_settings(STATIC, initial_rebalance_delay_ms=0), begins="")
     assert verdicts(result) == [WOULD]
     assert [each.verdict for each in result.additional] == [WOULD]
     assert (bool(result.rebalances), result.left_out) == (True, 0)
@@ -176,7 +176,7 @@ def test_a_dynamic_member_that_returned_after_its_session() -> None:
 
     Its loss causes no rebalance either way.
     """
-    result, _ = told(A_RESTART, DYNAMIC, with_settings(DYNAMIC, session_timeout_ms=45_000))
+    result, _ = whatif_of(A_RESTART, DYNAMIC, with_settings(DYNAMIC, session_timeout_ms=45_000))
     assert verdicts(result) == [WOULD, WOULD_NOT, CANNOT_TELL]
     _, lost, back = result.rebalances
     assert "either it would have been a part of the one that began with seq" in lost.reason
@@ -191,7 +191,7 @@ A_STALL: list[Deed] = [(5, "stall", "b"), (25, "resume", "b")]
 
 def test_a_dynamic_member_that_was_heard_again_had_not_died() -> None:
     """It had lost its place, and would have kept it with a longer session; really lived, it does."""
-    result, really = told(A_STALL, DYNAMIC, with_settings(DYNAMIC, session_timeout_ms=45_000))
+    result, really = whatif_of(A_STALL, DYNAMIC, with_settings(DYNAMIC, session_timeout_ms=45_000))
     assert verdicts(result) == [WOULD, WOULD_NOT, WOULD_NOT]
     assert (result.would, really) == (1, 1)
     assert all("come back as the same member" in each.reason for each in result.rebalances[1:])
@@ -202,7 +202,7 @@ def test_a_member_that_loses_its_place_again_and_again_keeps_it() -> None:
     """It has a new id each time in the log, and one in the play, where the last silence is a crash."""
     again: list[Deed] = [*A_STALL, (40, "stall", "b"), (60, "resume", "b"), (80, "crash", "b"), (140, "start", "e")]
     other = with_settings(DYNAMIC, session_timeout_ms=45_000)
-    result, really = told(again, DYNAMIC, other, until_s=200)
+    result, really = whatif_of(again, DYNAMIC, other, until_s=200)
     assert verdicts(result) == [WOULD, *[WOULD_NOT] * 4, WOULD, WOULD]
     assert really == 3
 
@@ -210,7 +210,7 @@ def test_a_member_that_loses_its_place_again_and_again_keeps_it() -> None:
 def test_a_member_that_was_heard_again_and_did_not_rejoin() -> None:
     """It was alive, but it is not known how long it would have kept its place."""
     script: list[Deed] = [(5, "stall", "b"), (25, "beat", "b"), (26, "crash", "b"), (30, "start", "d")]
-    result, _ = told(script, DYNAMIC, with_settings(DYNAMIC, session_timeout_ms=60_000), until_s=150)
+    result, _ = whatif_of(script, DYNAMIC, with_settings(DYNAMIC, session_timeout_ms=60_000), until_s=150)
     assert CANNOT_TELL in verdicts(result)[1:]
     assert any("heard from again" in each.reason for each in result.rebalances)
 
@@ -280,7 +280,7 @@ def connected(history: History, lost: LastConnection, came_on: int, others: int 
 def test_a_member_that_dies_in_a_join_phase_is_missed_when_its_session_has_ended() -> None:
     """Also if it had been alive for longer than a session before, of which there is no record."""
     script: list[Deed] = [(1, "crash", "a"), (2, "start", "d"), (18, "stall", "c"), (48, "resume", "c")]
-    result, really = told(script, DYNAMIC, with_settings(DYNAMIC, session_timeout_ms=18_500), until_s=120)
+    result, really = whatif_of(script, DYNAMIC, with_settings(DYNAMIC, session_timeout_ms=18_500), until_s=120)
     assert (result.cannot_tell, result.besides_unknown) == (0, 0)
     assert result.would == really
 
@@ -314,7 +314,7 @@ def test_a_member_that_dies_in_a_join_phase_is_missed_when_its_session_has_ended
 )
 def test_the_death_of_a_member_with_a_parked_join_has_an_unknown_time(script: list[Deed], seq: int) -> None:
     """It sends no heartbeats then. Really lived, it rejoins before it dies, and gets removed in its own rebalance."""
-    result, really = told(script, DYNAMIC, with_settings(DYNAMIC, session_timeout_ms=45_000), until_s=120)
+    result, really = whatif_of(script, DYNAMIC, with_settings(DYNAMIC, session_timeout_ms=45_000), until_s=120)
     assert [(each.seq, each.reason) for each in result.rebalances if each.verdict is CANNOT_TELL] == [
         (seq, BARELY_SILENT)
     ]
@@ -349,14 +349,16 @@ def test_a_member_that_leaves_after_its_session_may_have_left_before_a_longer_on
     The log has only that it was heard from.
     """
     script: list[Deed] = [(5, "stall", "b"), (16, "stop", "b"), (17, "start", "d")]
-    result, really = told(script, DYNAMIC, with_settings(DYNAMIC, session_timeout_ms=session_timeout_ms), until_s=120)
+    result, really = whatif_of(
+        script, DYNAMIC, with_settings(DYNAMIC, session_timeout_ms=session_timeout_ms), until_s=120
+    )
     assert result.would < really == result.would + result.cannot_tell
 
 
 def test_a_static_member_that_comes_back_at_the_end_of_its_session_is_not_decided() -> None:
     """Its session begins with its last heartbeat, not when it would have left; it comes back as that ends."""
     script: list[Deed] = [(3, "stop", "b"), (12, "start", "b"), (23, "start", "d")]
-    result, really = told(script, DYNAMIC, with_settings(DYNAMIC, is_static=True))
+    result, really = whatif_of(script, DYNAMIC, with_settings(DYNAMIC, is_static=True))
     assert result.would < really <= result.would + result.cannot_tell
 
 
@@ -405,13 +407,13 @@ def test_a_client_that_gives_a_leave_reason_is_believed(interval_ms: int, reason
     lived = with_settings(DYNAMIC, rebalance_timeout_ms=interval_ms)
     history = history_of(live([(30, "stop", "c"), (45, "start", "c")], lived, until_s=80))
 
-    def said(item: Item) -> Item:
+    def reported(item: Item) -> Item:
         if not isinstance(item, Happened) or item.event.why.cause is not Cause.MEMBER_LEFT:
             return item
         why = msgspec.structs.replace(item.event.why, client_reason=reason)
         return msgspec.structs.replace(item, event=msgspec.structs.replace(item.event, why=why))
 
-    history = msgspec.structs.replace(history, items=tuple(map(said, history.items)))
+    history = msgspec.structs.replace(history, items=tuple(map(reported, history.items)))
     result = what_if(history, Alterations(rebalance_timeout_ms=60_000))
     assert verdicts(result) == [WOULD, verdict, verdict]
 
@@ -428,13 +430,13 @@ def test_a_shorter_time_between_polls_may_lose_members_that_poll_less_often() ->
 def test_shorter_sessions_only_as_far_as_silences_are_recorded() -> None:
     """An absorbed restart had a silence; nothing is known about the time after the last events."""
     lived = with_settings(STATIC, session_timeout_ms=45_000)
-    result, _ = told(A_RESTART, lived, with_settings(STATIC, session_timeout_ms=10_000))
+    result, _ = whatif_of(A_RESTART, lived, with_settings(STATIC, session_timeout_ms=10_000))
     assert verdicts(result) == [WOULD]
     (silence,) = result.additional
     assert (silence.verdict, silence.grade) == (WOULD, Grade.RECORDED)
     assert "'b'" in silence.reason
     assert any("how long 3 members fell silent" in note for note in result.notes)
-    borne, _ = told(A_RESTART, lived, with_settings(STATIC, session_timeout_ms=30_000))
+    borne, _ = whatif_of(A_RESTART, lived, with_settings(STATIC, session_timeout_ms=30_000))
     assert borne.additional == ()
 
 
@@ -442,7 +444,7 @@ def test_time_in_the_join_phase_is_not_silence() -> None:
     """A request that is parked for 40 s would end no session of 10 s."""
     lived = with_settings(STATIC, session_timeout_ms=45_000)
     script: list[Deed] = [(5, "crash", "b"), (7, "start", "d")]
-    result, _ = told(script, lived, with_settings(lived, session_timeout_ms=10_000))
+    result, _ = whatif_of(script, lived, with_settings(lived, session_timeout_ms=10_000))
     assert WOULD not in [each.verdict for each in result.additional]
 
 
@@ -462,7 +464,7 @@ def test_without_other_settings_everything_happens_as_it_did() -> None:
     """The same rules and settings give the same rebalances, at the same times."""
     for script in (A_RESTART, A_DEPLOYMENT, A_SCALE_UP):
         for lived in (STATIC, DYNAMIC):
-            result, really = told(script, lived, lived)
+            result, really = whatif_of(script, lived, lived)
             assert verdicts(result) == [WOULD] * really
             assert all(each.would_begin_at == each.started_at for each in result.rebalances)
             assert result.additional == ()
@@ -601,8 +603,8 @@ def test_time_during_a_coordinator_pause_is_not_silence() -> None:
     script.advanced(rejoined)
     for session_ms, verdict in ((15_000, CANNOT_TELL), (7_000, WOULD)):
         silences = Silences(session_ms)
-        told = [found for item in script.history().items if (found := silences.feed(item)) is not None]
-        assert [each.verdict for each in told] == [verdict]
+        reported = [found for item in script.history().items if (found := silences.feed(item)) is not None]
+        assert [each.verdict for each in reported] == [verdict]
 
 
 @pytest.mark.parametrize("meanwhile", ["a pause", "a takeover"])
@@ -615,9 +617,9 @@ def test_a_join_stays_parked_while_the_coordinator_pauses_or_changes(meanwhile: 
     script.wait(10_000).complete().wait(1_000)
     script.start(msgspec.structs.replace(script.rejoined(script.of("a")), longest_silence_ms=20_000))
     silences = Silences(5_000)
-    (told,) = [found for item in script.history().items if (found := silences.feed(item)) is not None]
-    assert (told.verdict, told.grade) == (CANNOT_TELL, Grade.UNKNOWN)
-    assert told.reason.endswith("for 20.0 s of it no session could end here")
+    (reported,) = [found for item in script.history().items if (found := silences.feed(item)) is not None]
+    assert (reported.verdict, reported.grade) == (CANNOT_TELL, Grade.UNKNOWN)
+    assert reported.reason.endswith("for 20.0 s of it no session could end here")
 
 
 def test_rebalances_not_reproduced_by_the_control_are_undecidable() -> None:
@@ -639,8 +641,8 @@ def test_rebalances_not_reproduced_by_the_control_are_undecidable() -> None:
         else:
             began_ms = started.why.decided_ms + begins_later_ms
             verdicts.control.would(msgspec.structs.replace(one, begins_ms=began_ms), "")
-        (told,) = verdicts.ready()
-        assert (told.verdict, NOT_REPRODUCED in told.reason) == (verdict, verdict is CANNOT_TELL)
+        (reported,) = verdicts.ready()
+        assert (reported.verdict, NOT_REPRODUCED in reported.reason) == (verdict, verdict is CANNOT_TELL)
 
 
 def test_a_rebalance_is_reported_after_its_end_and_after_the_control() -> None:
@@ -665,8 +667,8 @@ def test_a_rebalance_is_reported_after_its_end_and_after_the_control() -> None:
         if not control_first:
             assert not list(verdicts.ready())
             verdicts.control.would(one, "")
-        (told,) = verdicts.ready()
-        assert (told.verdict, told.duration_ms is not None) == (WOULD, True)
+        (reported,) = verdicts.ready()
+        assert (reported.verdict, reported.duration_ms is not None) == (WOULD, True)
 
 
 def test_times_are_reported_as_if_the_clock_had_never_jumped() -> None:

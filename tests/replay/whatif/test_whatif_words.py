@@ -117,8 +117,8 @@ def test_only_the_first_of_those_that_were_not_recorded_is_known(
 ) -> None:
     """The times of later joins are a guess, and so is whether a dead member is removed at its sync or session end."""
     begun = Started(at_ms=5 * S, cause=Cause.NEW_DYNAMIC_MEMBER, member_id=None, is_late=is_late, is_dead=is_dead)
-    told = additional(begun, [], is_first=is_first)
-    assert (told.verdict, told.grade) == (verdict, grade)
+    reported = additional(begun, [], is_first=is_first)
+    assert (reported.verdict, reported.grade) == (verdict, grade)
 
 
 def test_a_member_that_would_have_been_dropped_returns_at_an_unknown_time() -> None:

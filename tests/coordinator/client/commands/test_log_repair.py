@@ -51,7 +51,7 @@ def test_a_buried_record_is_passed_over() -> None:
 
     async def story() -> None:
         storage = MemoryStorage(partitions=1)
-        first, told = await served(storage)
+        first, reported = await served(storage)
         await first.runtime.stop()
         offset = damage(storage)
         stopped = await SimulatedProcess(storage).start()
@@ -68,7 +68,7 @@ def test_a_buried_record_is_passed_over() -> None:
         assert await survey(stopped.log) == []
         process = await SimulatedProcess(storage).start()
         assert process.runtime.ready
-        assert (await process.heartbeat(told["a"])).error == 0
+        assert (await process.heartbeat(reported["a"])).error == 0
         await process.runtime.stop()
 
     simulate(story())
@@ -97,7 +97,7 @@ def test_a_record_of_the_partition_itself_is_passed_over(entity: str) -> None:
 
     async def story() -> None:
         storage = MemoryStorage(partitions=1)
-        first, told = await served(storage)
+        first, reported = await served(storage)
         await first.runtime.stop()
         key = encode_key(RecordKey("0", EntityKind.PARTITION, entity))
         storage.records[0].append(StoredRecord(0, storage.end_offset(0), 0, key, b"no event"))
@@ -116,7 +116,7 @@ def test_a_record_of_the_partition_itself_is_passed_over(entity: str) -> None:
         assert await survey(stopped.log) == []
         process = await SimulatedProcess(storage).start()
         assert process.runtime.ready
-        assert (await process.heartbeat(told["a"])).error == 0
+        assert (await process.heartbeat(reported["a"])).error == 0
         await process.runtime.stop()
 
     simulate(story())
@@ -240,12 +240,12 @@ def url(tmp_path: Path) -> str:
 
 
 async def _written(path: Path) -> str:
-    told = written.script(GROUP).created()
-    url = await written.sqlite_log(path, told)
+    reported = written.script(GROUP).created()
+    url = await written.sqlite_log(path, reported)
     log = SqliteEventLog(path)
     await log.open()
-    writer = await log.claim(told.partition)
-    (value,) = (record.value for record in told.stored_transitions()[-1][-1:])
+    writer = await log.claim(reported.partition)
+    (value,) = (record.value for record in reported.stored_transitions()[-1][-1:])
     await writer.append([(Record(BAD_KEY, value),)])
     await log.close()
     return url
@@ -258,11 +258,11 @@ def run(url: str, *arguments: str) -> Result:
 def test_a_dry_run_comes_first_and_yes_does_it(url: str) -> None:
     """The dry run shows where, why and what the value says; after the repair there is nothing left to do."""
     partition = written.script(GROUP).partition
-    said = run(url)
-    assert said.exit_code == 0, said.output
-    assert f"partition {partition}, offset " in said.stdout
-    assert f"what is lost with it: GroupCreated of group {GROUP}, seq 1" in said.stdout
-    assert said.stdout.endswith("Nothing was changed; give --yes to make the change.\n")
+    result = run(url)
+    assert result.exit_code == 0, result.output
+    assert f"partition {partition}, offset " in result.stdout
+    assert f"what is lost with it: GroupCreated of group {GROUP}, seq 1" in result.stdout
+    assert result.stdout.endswith("Nothing was changed; give --yes to make the change.\n")
 
     done = run(url, "--yes")
     assert done.exit_code == 0, done.output

@@ -55,11 +55,11 @@ def test_a_dry_run_comes_first_and_yes_does_it(path: Path) -> None:
     """The dry run shows the change and that it cannot be undone; afterwards the old records are still readable."""
     url = f"sqlite:///{path}"
     before = asyncio.run(projected(path))
-    said = run(url)
-    assert said.exit_code == 0, said.output
-    assert f"has format level 3; at level {FORMAT_LEVEL} its events record more" in said.stdout
-    assert "there is no way back" in said.stdout
-    assert said.stdout.endswith("Nothing was changed; give --yes to make the change.\n")
+    result = run(url)
+    assert result.exit_code == 0, result.output
+    assert f"has format level 3; at level {FORMAT_LEVEL} its events record more" in result.stdout
+    assert "there is no way back" in result.stdout
+    assert result.stdout.endswith("Nothing was changed; give --yes to make the change.\n")
 
     done = run(url, "--yes")
     assert done.exit_code == 0, done.output

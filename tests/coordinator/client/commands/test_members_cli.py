@@ -99,9 +99,9 @@ def test_members_are_listed_for_eyes(muster: MusterProcess) -> None:
 def test_a_member_has_two_lines_on_a_narrow_terminal(muster: MusterProcess) -> None:
     """No id is split: a member id of the usual length fits on one line."""
     group = Group(muster, "web-1", None)
-    asked = ["list", group.group_id, "--bootstrap", muster.bootstrap]
+    arguments = ["list", group.group_id, "--bootstrap", muster.bootstrap]
     head, rule, *rows, _ = (
-        CliRunner().invoke(app, asked, env={**WIDE, "COLUMNS": "80", "TTY_COMPATIBLE": "1"}).stdout.splitlines()
+        CliRunner().invoke(app, arguments, env={**WIDE, "COLUMNS": "80", "TTY_COMPATIBLE": "1"}).stdout.splitlines()
     )
     assert (head.split("  ")[0], len(rule)) == ("Member, since (UTC)", len(rule.rstrip()))
     assert len(rows) == 4
@@ -113,10 +113,10 @@ def test_a_member_has_two_lines_on_a_narrow_terminal(muster: MusterProcess) -> N
 
 
 def test_members_are_listed_for_programs(group: Group) -> None:
-    told = group.told("list")
-    assert (told["group_id"], told["coordinator"]) == (group.group_id, "muster")
-    assert [each["group_instance_id"] for each in told["members"]] == ["web-1", "web-2"]
-    first = told["members"][0]
+    found = group.told("list")
+    assert (found["group_id"], found["coordinator"]) == (group.group_id, "muster")
+    assert [each["group_instance_id"] for each in found["members"]] == ["web-1", "web-2"]
+    first = found["members"][0]
     assert (first["member_id"], first["client_id"], first["client_host"]) == (group.member_ids[0], "shop", "/127.0.0.1")
     assert (first["standing"], first["retiring"]) == ("Active", False)
     assert 0 < first["session_left_ms"] <= SESSION_MS
@@ -143,13 +143,13 @@ def test_a_refused_batch_has_a_line_for_each_instance(group: Group) -> None:
 
 
 def test_a_refused_batch_for_programs(group: Group) -> None:
-    told = group.told("add", "web-3", "web-1", code=1)
-    assert (told["group_id"], told["done"]) == (group.group_id, False)
-    assert [(each["member"], each["done"], each["error"]) for each in told["members"]] == [
+    found = group.told("add", "web-3", "web-1", code=1)
+    assert (found["group_id"], found["done"]) == (group.group_id, False)
+    assert [(each["member"], each["done"], each["error"]) for each in found["members"]] == [
         ("web-3", False, "NONE"),
         ("web-1", False, "DUPLICATE_RESOURCE"),
     ]
-    assert "web-1" in told["members"][1]["message"]
+    assert "web-1" in found["members"][1]["message"]
     assert group.told("add", "web-3")["done"] is True
 
 

@@ -100,5 +100,10 @@ def test_a_move_is_printed_with_what_the_members_see_and_what_they_did(monkeypat
         " the join phase follows"
     )
     assert printed("--dry-run") == [foretold]
-    (told,) = json.loads("\n".join(printed("--format", "json")))["groups"]
-    assert (told["group_id"], told["done"], told["members"], told["took_ms"]) == ("orders", True, 2, 1_200)
+    (reported,) = json.loads("\n".join(printed("--format", "json")))["groups"]
+    assert (reported["group_id"], reported["done"], reported["members"], reported["took_ms"]) == (
+        "orders",
+        True,
+        2,
+        1_200,
+    )

@@ -94,19 +94,19 @@ def found(*statuses: ProcessStatus | Unanswered) -> list[Finding]:
     return findings([Asked(address=f"p{number}:1", answer=each) for number, each in enumerate(statuses, 1)])
 
 
-def told(*statuses: ProcessStatus | Unanswered) -> list[tuple[str, str]]:
+def severities(*statuses: ProcessStatus | Unanswered) -> list[tuple[str, str]]:
     return [(each.severity.value, each.what) for each in found(*statuses)]
 
 
 def test_all_is_well() -> None:
     """One process that owns the whole log, and two that share one."""
-    assert told(process()) == []
-    assert told(process(ownership=ownership_of(0)), process(2, ownership=ownership_of(1))) == []
+    assert severities(process()) == []
+    assert severities(process(ownership=ownership_of(0)), process(2, ownership=ownership_of(1))) == []
 
 
 def test_an_unserved_partition_is_a_problem() -> None:
     """None of the responding processes serves it; the process that does not respond is named too."""
-    ((severity, what),) = told(process(ownership=ownership_of(0, log_partitions=4)))
+    ((severity, what),) = severities(process(ownership=ownership_of(0, log_partitions=4)))
     assert (severity, what) == ("problem", "partitions 1 to 3: served by none of those that answer; their groups wait")
     gone = Unanswered(reason="nothing listens there", way_out="start it")
     first, second = found(process(ownership=ownership_of(0)), gone)
@@ -132,7 +132,7 @@ def test_a_partition_of_an_unqueried_process_is_a_note_with_its_address() -> Non
 
 
 def test_a_partition_with_two_owners_is_a_problem_that_names_both() -> None:
-    ((severity, what),) = told(process(ownership=ownership_of(0, 1)), process(2, ownership=ownership_of(1)))
+    ((severity, what),) = severities(process(ownership=ownership_of(0, 1)), process(2, ownership=ownership_of(1)))
     assert (severity, what) == ("problem", "partition 1 is served by p1:1 and p2:1, as both report")
 
 
@@ -145,7 +145,7 @@ def test_the_same_problem_of_many_partitions_is_one_problem() -> None:
             for number in (0, 1, 2, 4)
         ],
     )
-    problems = told(process(ownership=slow), process(2, ownership=ownership_of(2, 3, 4, log_partitions=5)))
+    problems = severities(process(ownership=slow), process(2, ownership=ownership_of(2, 3, 4, log_partitions=5)))
     assert problems == [
         ("problem", "appends of partitions 0 to 2, 4 have had no response for 13.0 s"),
         ("problem", "partitions 2, 4 are served by p1:1 and p2:1, as both report"),
@@ -155,7 +155,7 @@ def test_the_same_problem_of_many_partitions_is_one_problem() -> None:
 def test_processes_of_two_logs_are_looked_at_apart() -> None:
     """Each log has its own partition 0."""
     other = msgspec.structs.replace(ownership_of(0, 1), log_identity="log-2")
-    assert told(process(), process(ownership=other)) == []
+    assert severities(process(), process(ownership=other)) == []
 
 
 UNASSIGNED = UnassignedStatus(
@@ -215,7 +215,7 @@ UNASSIGNED = UnassignedStatus(
     ],
 )  # fmt: skip
 def test_problems_reported_by_a_process_are_shown(changed: dict[str, object], severity: str, what: str) -> None:
-    assert told(process(**changed)) == [(severity, what)]  # type: ignore[arg-type]
+    assert severities(process(**changed)) == [(severity, what)]  # type: ignore[arg-type]
 
 
 def test_a_quarantined_group_is_shown_with_the_repair_command() -> None:
@@ -229,14 +229,16 @@ def test_a_quarantined_group_is_shown_with_the_repair_command() -> None:
 
 
 def test_different_versions_are_a_note() -> None:
-    ((severity, what),) = told(process(ownership=ownership_of(0)), process(2, ownership=ownership_of(1), version="1.1"))
+    ((severity, what),) = severities(
+        process(ownership=ownership_of(0)), process(2, ownership=ownership_of(1), version="1.1")
+    )
     assert (severity, what) == ("note", "the processes run different versions: 1.0, 1.1")
 
 
 def shown(*statuses: ProcessStatus | Unanswered, width: int = 80) -> str:
     console = Console(file=io.StringIO(), width=width)
-    asked = [Asked(address=f"10.100.200.{number}:9100", answer=each) for number, each in enumerate(statuses, 1)]
-    print_status(asked, findings(asked), console)
+    requested = [Asked(address=f"10.100.200.{number}:9100", answer=each) for number, each in enumerate(statuses, 1)]
+    print_status(requested, findings(requested), console)
     assert isinstance(console.file, io.StringIO)
     return console.file.getvalue()
 
@@ -261,7 +263,7 @@ def test_the_tables_fit_80_columns_and_what_is_wrong_comes_first() -> None:
     lines = text.splitlines()
     assert lines[0] == "UNANSWERED  10.100.200.2:9100: no answer within 5 s"
     assert lines[1] == "  -> see whether it runs there"
-    said = re.sub(r" +", " ", text)
+    reported = re.sub(r" +", " ", text)
     for row in (
         "10.100.200.1:9100 1 not ready 01:00:00 1 of 2 5 40 1.0",
         "10.100.200.2:9100 no answer",
@@ -270,7 +272,7 @@ def test_the_tables_fit_80_columns_and_what_is_wrong_comes_first() -> None:
         "1 10.100.200.1:9100 12 records 0.3 s",
         "3 shadows in the cluster",
     ):
-        assert row in said, said
+        assert row in reported, reported
 
 
 @contextmanager
@@ -285,29 +287,33 @@ def answering(status: bytes) -> Iterator[str]:
         endpoint.close()
 
 
-def said_by(*arguments: str) -> Result:
+def run_status(*arguments: str) -> Result:
     return CliRunner().invoke(app, ["status", *arguments], env={"COLUMNS": "80", "TERM": "dumb", "TTY_COMPATIBLE": "1"})
 
 
 def test_the_status_of_a_healthy_process_is_shown() -> None:
     """JSON has the process's own status and the findings."""
     with answering(msgspec.json.encode(process())) as address:
-        done = said_by(address)
+        done = run_status(address)
         assert (done.exit_code, done.stdout.splitlines()[0]) == (0, "All is well.")
-        document = json.loads(said_by(f"http://{address}/metrics", "--format", "json").stdout)
+        document = json.loads(run_status(f"http://{address}/metrics", "--format", "json").stdout)
     assert document["findings"] == []
-    (asked,) = document["processes"]
-    assert (asked["address"], asked["answered"], asked["status"]["ownership"]["log_partitions"]) == (address, True, 2)
+    (requested,) = document["processes"]
+    assert (requested["address"], requested["answered"], requested["status"]["ownership"]["log_partitions"]) == (
+        address,
+        True,
+        2,
+    )
 
 
 def test_an_address_without_a_port_is_named() -> None:
-    done = said_by("localhost")
+    done = run_status("localhost")
     assert (done.exit_code, "'localhost' should be HOST:PORT" in done.stderr) == (2, True)
 
 
 def test_something_that_is_wrong_is_exit_code_1() -> None:
     with answering(msgspec.json.encode(process(not_ready="starting"))) as address:
-        done = said_by(address)
+        done = run_status(address)
     assert (done.exit_code, "not ready: starting" in done.stdout) == (1, True)
 
 
@@ -316,7 +322,7 @@ def test_a_process_that_does_not_answer_is_exit_code_2_with_what_to_do() -> None
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     with answering(msgspec.json.encode(process())) as address:
-        done = said_by(address, f"127.0.0.1:{port}")
+        done = run_status(address, f"127.0.0.1:{port}")
     assert done.exit_code == 2
     assert f"UNANSWERED  127.0.0.1:{port}: nothing listens there" in done.stdout
     assert "is muster serve running there" in done.stdout
@@ -380,7 +386,7 @@ def test_the_kafka_listener_is_distinguished_from_a_closed_port() -> None:
 
 
 def test_an_address_that_is_none_is_wrong_use() -> None:
-    done = said_by("nowhere")
+    done = run_status("nowhere")
     assert (done.exit_code, done.stderr.startswith("muster status: ")) == (2, True), done.stderr
 
 
@@ -392,16 +398,16 @@ def test_a_running_process_reports_what_it_serves(tmp_path: Path) -> None:
         consumer = Confluent(muster.bootstrap, "orders", "orders").start()
         until_so(lambda: len(consumer.assigned) == 4, lambda: consumer.error)
         address = muster.wait_for_event("metrics")["listen"]
-        done = said_by(address, "--format", "json")
+        done = run_status(address, "--format", "json")
         assert done.exit_code == 0, done.stdout
-        (asked,) = json.loads(done.stdout)["processes"]
-        status = asked["status"]
+        (output,) = json.loads(done.stdout)["processes"]
+        status = output["status"]
         ownership = status["ownership"]
         assert len(ownership["owned"]) == ownership["log_partitions"] == 8
         assert (ownership["groups"]["muster"]["Stable"], ownership["members"]["muster"]) == (1, 1)
         assert sum(each["members"] for each in ownership["owned"]) == 1
         assert (status["mode"], status["not_ready"], status["shadows"]) == ("standalone", None, None)
-        assert said_by(address).stdout.startswith("All is well.")
+        assert run_status(address).stdout.startswith("All is well.")
         consumer.close()
 
 

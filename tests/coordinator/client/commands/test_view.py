@@ -95,8 +95,8 @@ def test_musters_own_configs_come_first_and_a_brokers_documentation_has_no_marku
     configs = [ConfigEntry(name=name, value="1", is_set=False, documentation=html) for name in names]
     shown, printed = console(200)
     print_configs(configs, shown)
-    told = [line.split()[0] for line in printed.getvalue().splitlines() if "." in line.split(" ")[0]]
-    assert told == [*GROUP_CONFIGS, "consumer.session.timeout.ms", "share.auto.offset.reset"]
+    output = [line.split()[0] for line in printed.getvalue().splitlines() if "." in line.split(" ")[0]]
+    assert output == [*GROUP_CONFIGS, "consumer.session.timeout.ms", "share.auto.offset.reset"]
     assert "The assignor. The range one & more: - a - b < c" in printed.getvalue()
     assert "<p>" not in printed.getvalue()
 

@@ -117,7 +117,7 @@ async def processes(*given: Process) -> AsyncIterator[None]:
 
 
 @asynccontextmanager
-async def stranger(process: Process) -> AsyncIterator[tuple[asyncio.StreamReader, asyncio.StreamWriter]]:
+async def unproven_connection(process: Process) -> AsyncIterator[tuple[asyncio.StreamReader, asyncio.StreamWriter]]:
     """A connection without a proof."""
     reader, writer = await asyncio.open_connection("127.0.0.1", process.node.port)
     try:
@@ -258,7 +258,7 @@ async def test_a_new_secret_holds_for_new_connections() -> None:
 async def test_no_peer_is_accepted_before_the_log_is_open() -> None:
     frontend, owner = Process(1), Process(2)
     owner.listener.log_identity = None
-    async with processes(frontend, owner), stranger(owner) as (reader, writer):
+    async with processes(frontend, owner), unproven_connection(owner) as (reader, writer):
         challenge = await message_from(reader)
         assert isinstance(challenge, Challenge)
         writer.write(framed(Proof(LEVEL, "log", 1, 2, b"", b"")))
@@ -272,7 +272,7 @@ async def test_a_peer_that_sends_anything_else_is_disconnected() -> None:
     too_long = LENGTH.pack(UNPROVEN_BYTES_MAX + 1)
     async with processes(owner):
         for sent in (framed(Relay(1)), framed(Denied("?")), b"\0\0\0\1\xc1", too_long, b"GET / HTTP/1.1\r\n\r\n"):
-            async with stranger(owner) as (reader, writer):
+            async with unproven_connection(owner) as (reader, writer):
                 await message_from(reader)
                 writer.write(sent)
                 async with asyncio.timeout(20):
@@ -354,7 +354,7 @@ async def test_a_message_that_is_too_long_ends_the_connection() -> None:
 @asynccontextmanager
 async def proven_frontend(process: Process, node_id: int = 1) -> AsyncIterator[tuple[Any, Any]]:
     """Another process's connection, made by hand."""
-    async with stranger(process) as (reader, writer):
+    async with unproven_connection(process) as (reader, writer):
         challenge = await message_from(reader)
         assert isinstance(challenge, Challenge)
         claim = Claim(log="log", node_id=node_id, wanted_node_id=process.node.node_id)

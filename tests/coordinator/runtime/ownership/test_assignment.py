@@ -68,14 +68,14 @@ def test_a_partition_moves_without_the_end_of_a_process() -> None:
         (first, deposed), (second, _) = await _sharing(storage, 0, 1), await _sharing(storage)
         assert second.runtime.ready  # with nothing to serve
         moved = first.group_id = second.group_id = _group_in(1)
-        told = await first.stable_group("a")
+        joined = await first.stable_group("a")
         parked = first.join("b")
         await first.runtime.release([1])
         assert (await parked).error is ErrorCode.not_coordinator
         assert [event.partition for event in recorded(storage, CoordinatorStopped)] == [1]  # type: ignore[attr-defined]
         await second.runtime.assign([1])
-        assert (await second.heartbeat(told["a"])).error is ErrorCode.rebalance_in_progress  # b's join is in the log
-        assert (await first.heartbeat(told["a"])).error is ErrorCode.not_coordinator
+        assert (await second.heartbeat(joined["a"])).error is ErrorCode.rebalance_in_progress  # b's join is in the log
+        assert (await first.heartbeat(joined["a"])).error is ErrorCode.not_coordinator
         assert (await first.join("a", group_id=_group_in(0))).error is ErrorCode.none
         assert (first.lost, deposed) == ([], [])
         await second.runtime.release([1])
@@ -157,9 +157,9 @@ def test_a_partition_that_another_process_took_during_a_log_outage_is_not_awaite
         process.log.claim = fails  # type: ignore[method-assign, assignment]
         await process.runtime.assign([1])
         outage = process.runtime._partitions.outage
-        told = [outage.reason is None]
+        reported = [outage.reason is None]
         await until(lambda: deposed == [1])
-        assert [*told, outage.reason is None] == [False, True]
+        assert [*reported, outage.reason is None] == [False, True]
         assert process.runtime.ready
         await process.runtime.stop()
 

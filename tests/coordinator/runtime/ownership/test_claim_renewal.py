@@ -32,13 +32,13 @@ def test_claims_are_renewed_without_effect_on_clients() -> None:
     async def story() -> None:
         storage = MemoryStorage()
         process = await SimulatedProcess(storage, claim_renewal_ms=RENEWAL_MS).start()
-        told = await process.stable_group("a")
+        joined = await process.stable_group("a")
         while len(set(epochs_elected(storage))) < 3:
-            assert (await process.heartbeat(told["a"])).error is ErrorCode.none
+            assert (await process.heartbeat(joined["a"])).error is ErrorCode.none
             await asyncio.sleep(0.1)
         assert sorted(set(epochs_elected(storage))) == [1, 2, 3]
         assert storage.epochs == [3] * len(storage.epochs)
-        await process.leave(told["a"].member_id)
+        await process.leave(joined["a"].member_id)
         events = [decode(record.value) for record in storage.records[PARTITION] if record.value is not None]
         assert [e.owner_epoch for e in events if isinstance(e, MemberRemoved)] == [epochs_elected(storage)[-1]]
         await process.runtime.stop()
@@ -53,9 +53,9 @@ def test_pending_appends_are_durable_before_the_claim_is_renewed() -> None:
     async def story() -> None:
         storage = MemoryStorage()
         process = await SimulatedProcess(storage, claim_renewal_ms=RENEWAL_MS).start()
-        told = await process.stable_group("a", "b")
+        joined = await process.stable_group("a", "b")
         release = process.log.hold_acknowledgements()
-        leaving = process.leave(told["a"].member_id)
+        leaving = process.leave(joined["a"].member_id)
         await asyncio.sleep(2 * RENEWAL_MS / 1000)
         assert not leaving.done()
         release.set()
@@ -91,10 +91,10 @@ def test_a_process_that_stops_while_it_renews_loses_nothing_that_was_under_way()
     async def story() -> None:
         storage = MemoryStorage()
         process = await SimulatedProcess(storage, claim_renewal_ms=RENEWAL_MS).start()
-        told = await process.stable_group("a", "b")
+        joined = await process.stable_group("a", "b")
         release = process.log.hold_acknowledgements()
         await asyncio.sleep(1.5 * RENEWAL_MS / 1000)
-        leaving = process.leave(told["a"].member_id)
+        leaving = process.leave(joined["a"].member_id)
         stopping = asyncio.create_task(process.runtime.stop())
         await asyncio.sleep(0.1)
         release.set()
@@ -113,14 +113,14 @@ def test_nothing_is_decided_on_state_from_before_another_owner() -> None:
     async def story() -> None:
         storage = MemoryStorage()
         first = await SimulatedProcess(storage, claim_renewal_ms=60_000).start()
-        told = await first.stable_group("a", "b")
+        joined = await first.stable_group("a", "b")
         claim, read = first.log.claim, first.log.read
 
         async def claim_late(number: int) -> MemoryLogWriter:
             """Another process takes over, serves and stops in between."""
             first.log.claim = claim  # type: ignore[method-assign]
             second = await SimulatedProcess(storage).start()
-            assert (await second.leave(told["a"].member_id)).members[0].error is ErrorCode.none
+            assert (await second.leave(joined["a"].member_id)).members[0].error is ErrorCode.none
             await second.runtime.stop()
             return await claim(number)
 
@@ -136,10 +136,10 @@ def test_nothing_is_decided_on_state_from_before_another_owner() -> None:
         async with asyncio.timeout(30):
             while first.runtime._owned.get(PARTITION) is ownership:
                 if ownership.partition.epoch != epoch and leaving is None:
-                    leaving = first.leave(told["b"].member_id)
+                    leaving = first.leave(joined["b"].member_id)
                 await asyncio.sleep(0.05)
         await until(lambda: first.runtime.ready, "the partition is served again")
-        await (leaving or first.leave(told["b"].member_id))
+        await (leaving or first.leave(joined["b"].member_id))
         events = [decode(record.value) for record in storage.records[PARTITION] if record.value is not None]
         numbers = [event.seq for event in events if isinstance(event, GroupEvent | MemberEvent)]
         assert numbers == sorted(set(numbers)), "two events of one number"

@@ -22,17 +22,17 @@ def note_repeats(
     process: SimulatedProcess, *, answered: Callable[[], bool] = lambda: True, late_s: float = 0.0
 ) -> list[list[int]]:
     """Record the partitions of each repeated append; its response comes late, or proves nothing."""
-    asked: list[list[int]] = []
+    requests: list[list[int]] = []
     repeat = process.log.repeat
 
     async def noting(writers: Sequence[LogWriter], *, timeout_ms: int) -> Repeats:
-        asked.append([writer.partition for writer in writers])
+        requests.append([writer.partition for writer in writers])
         async for answers in repeat(writers, timeout_ms=timeout_ms):
             await asyncio.sleep(late_s)
             yield answers if answered() else dict.fromkeys(answers, False)
 
     process.log.repeat = noting  # type: ignore[method-assign]
-    return asked
+    return requests
 
 
 @story
@@ -40,10 +40,10 @@ async def test_a_hundred_idle_partitions_are_proven_together_each_half_lease() -
     """One timer and one request for all of them, and nothing is appended."""
     storage = MemoryStorage(partitions=100)
     process = await leased(storage, "a")
-    asked, ends = note_repeats(process), [len(records) for records in storage.records]
+    logged, ends = note_repeats(process), [len(records) for records in storage.records]
     await asyncio.sleep(10 * LEASE_MS / 1000)
-    assert all(sorted(numbers) == list(range(100)) for numbers in asked)
-    assert 18 <= len(asked) <= 21
+    assert all(sorted(numbers) == list(range(100)) for numbers in logged)
+    assert 18 <= len(logged) <= 21
     assert [len(records) for records in storage.records] == ends
     await process.runtime.stop()
 
@@ -52,8 +52,8 @@ async def test_a_hundred_idle_partitions_are_proven_together_each_half_lease() -
 async def test_a_repeated_append_proves_from_when_it_was_sent() -> None:
     """However late its response is."""
     process = await leased(MemoryStorage(1), "a")
-    asked = note_repeats(process, late_s=0.4 * LEASE_MS / 1000)
-    await until(lambda: bool(asked))
+    repeats = note_repeats(process, late_s=0.4 * LEASE_MS / 1000)
+    await until(lambda: bool(repeats))
     before_ms = left_ms(process)
     await until(lambda: left_ms(process) > before_ms)
     assert left_ms(process) <= 0.6 * LEASE_MS
@@ -139,9 +139,9 @@ async def test_a_renewal_whose_newer_claim_is_in_the_log_already_deposes_no_owne
 
     process.log.claim = withheld  # type: ignore[method-assign]
     await until(lambda: storage.fences[0] > 1)
-    asked = note_repeats(process)
+    repeats = note_repeats(process)
     await asyncio.sleep(FOUND_OUT_S)
-    assert asked
+    assert repeats
     assert process.runtime.ready
     assert not process.lost
     for each in release:
@@ -155,8 +155,8 @@ async def test_a_partition_lost_and_taken_over_again_meanwhile_deposes_no_owner(
     storage = MemoryStorage()
     process = await leased(storage, "a")
     number = partition_for(process.group_id, len(storage.records))
-    asked = note_repeats(process, late_s=0.4)
-    await until(lambda: bool(asked))
+    repeats = note_repeats(process, late_s=0.4)
+    await until(lambda: bool(repeats))
     process.log.fail_next_append()
     assert (await process.join("a")).error is ErrorCode.not_coordinator
     await until(lambda: process.runtime.ready)
@@ -172,8 +172,8 @@ async def test_a_partition_lost_and_taken_over_again_meanwhile_deposes_no_owner(
 async def test_a_proof_that_is_under_way_is_not_begun_again() -> None:
     """However long the log takes to answer: the broker may be slow already."""
     process = await leased(MemoryStorage(1), "a")
-    asked = note_repeats(process, late_s=5 * LEASE_MS / 1000)
-    await until(lambda: bool(asked))
+    repeats = note_repeats(process, late_s=5 * LEASE_MS / 1000)
+    await until(lambda: bool(repeats))
     await asyncio.sleep(4 * LEASE_MS / 1000)
-    assert asked == [[0]]
+    assert repeats == [[0]]
     await process.runtime.stop()

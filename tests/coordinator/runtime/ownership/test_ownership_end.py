@@ -48,28 +48,28 @@ def lived(storage: MemoryStorage, *, stops: bool = False, end_of: EndOf = end_un
 def test_an_owner_that_stopped_cleanly() -> None:
     """The log has the record, so no process is asked; the first owner has no predecessor."""
 
-    def asked(number: int, owner_before: str) -> OwnershipEnd | None:
+    def requested(number: int, owner_before: str) -> OwnershipEnd | None:
         pytest.fail(f"{number}, {owner_before}")
 
     storage = MemoryStorage(1)
-    lived(storage, stops=True, end_of=asked)
-    lived(storage, end_of=asked)
+    lived(storage, stops=True, end_of=requested)
+    lived(storage, end_of=requested)
     assert ends(storage) == [None, end("stopped")]
 
 
 def test_an_owner_without_a_stop_record_is_queried() -> None:
     """A lone process cannot know the reason."""
-    asked = []
+    requests = []
 
     def end_of(number: int, owner_before: str) -> OwnershipEnd | None:
-        asked.append((number, owner_before))
+        requests.append((number, owner_before))
         return GONE if number else None
 
     storage = MemoryStorage(2)
     lived(storage)
     lived(storage, end_of=end_of)
     lived(storage)
-    assert sorted(asked) == [(0, "simulated:1"), (1, "simulated:1")]
+    assert sorted(requests) == [(0, "simulated:1"), (1, "simulated:1")]
     assert (ends(storage, 0), ends(storage, 1)) == ([None, None, None], [None, GONE, None])
 
 

@@ -26,24 +26,24 @@ async def taken_over(
     storage = MemoryStorage(1)
     first = await leased(storage, "a")
     joins = {instance: first.join(instance, session_timeout_ms=session_timeout_ms) for instance in instances}
-    told = {instance: await join for instance, join in joins.items()}
-    for sync in [first.sync(joined) for joined in told.values()]:
+    reported = {instance: await join for instance, join in joins.items()}
+    for sync in [first.sync(joined) for joined in reported.values()]:
         await sync
-    return first, await leased(storage, "b"), told
+    return first, await leased(storage, "b"), reported
 
 
 @story
 async def test_heartbeats_and_questions_are_answered_at_once() -> None:
     """From the log, which the former owner can no longer change; errors too."""
-    first, second, told = await taken_over("x", "y")
+    first, second, joined = await taken_over("x", "y")
     began_ms = second.clock.monotonic_ms()
     assert second.runtime.ready
-    assert (await second.heartbeat(told["x"])).error is ErrorCode.none
-    assert second.runtime.heartbeat_ticket(second.heartbeat_command(told["x"])) is not None
-    nobody = msgspec.structs.replace(told["x"], member_id="nobody")
+    assert (await second.heartbeat(joined["x"])).error is ErrorCode.none
+    assert second.runtime.heartbeat_ticket(second.heartbeat_command(joined["x"])) is not None
+    nobody = msgspec.structs.replace(joined["x"], member_id="nobody")
     assert (await second.heartbeat(nobody)).error is ErrorCode.unknown_member_id
     assert len((await second.describe()).members) == 2
-    assert (await second.sync(told["y"])).assignment == told["y"].member_id.encode()
+    assert (await second.sync(joined["y"])).assignment == joined["y"].member_id.encode()
     assert second.clock.monotonic_ms() - began_ms < LEASE_MS / 10
     await first.runtime.stop()
     await second.runtime.stop()
@@ -52,13 +52,13 @@ async def test_heartbeats_and_questions_are_answered_at_once() -> None:
 @story
 async def test_changes_wait_until_the_old_lease_is_over() -> None:
     """A static restart, a commit, a leave, a new group: in order, with no error, and no session refreshed meanwhile."""
-    first, second, told = await taken_over("x", "y")
+    first, second, joined = await taken_over("x", "y")
     began_ms = second.clock.monotonic_ms()
-    restarted, commit, left = second.join("x"), second.commit(7, told["y"]), second.leave(told["y"].member_id)
+    restarted, commit, left = second.join("x"), second.commit(7, joined["y"]), second.leave(joined["y"].member_id)
     new = second.join("z", group_id="another")  # type: ignore[arg-type]
     await asyncio.sleep(LEASE_MS / 2 / 1000)
-    assert (await first.heartbeat(told["x"])).error in {ErrorCode.none, ErrorCode.not_coordinator}
-    assert (await second.heartbeat(told["x"])).error is ErrorCode.none
+    assert (await first.heartbeat(joined["x"])).error in {ErrorCode.none, ErrorCode.not_coordinator}
+    assert (await second.heartbeat(joined["x"])).error is ErrorCode.none
     assert not any(each.done() for each in (restarted, commit, left, new))
     assert second.runtime.committed_offsets(second.group_id) == {}
     assert (await restarted).error is ErrorCode.none
@@ -73,10 +73,10 @@ async def test_changes_wait_until_the_old_lease_is_over() -> None:
 @story
 async def test_no_member_expires_before_and_sessions_run_from_then() -> None:
     """The former owner may answer a member's heartbeats all that time, however short its session."""
-    first, second, told = await taken_over("x", session_timeout_ms=LEASE_MS // 2)
+    first, second, joined = await taken_over("x", session_timeout_ms=LEASE_MS // 2)
     await asyncio.sleep(1.4 * LEASE_MS / 1000)
     assert len((await second.describe()).members) == 1
-    assert (await second.heartbeat(told["x"])).error is ErrorCode.none
+    assert (await second.heartbeat(joined["x"])).error is ErrorCode.none
     await asyncio.sleep(0.6 * LEASE_MS / 1000)
     assert (await second.describe()).members == ()
     await first.runtime.stop()
@@ -86,14 +86,14 @@ async def test_no_member_expires_before_and_sessions_run_from_then() -> None:
 @story
 async def test_stopping_before_the_lease_is_over_writes_no_coordinator_stopped() -> None:
     """A CoordinatorStopped would be all its successor goes by. Deferred requests get NOT_COORDINATOR."""
-    first, second, told = await taken_over("x")
-    began_ms, commit = second.clock.monotonic_ms(), second.commit(7, told["x"])
+    first, second, joined = await taken_over("x")
+    began_ms, commit = second.clock.monotonic_ms(), second.commit(7, joined["x"])
     await second.runtime.stop()
     assert (await commit).error is ErrorCode.not_coordinator
     assert second.clock.monotonic_ms() - began_ms < LEASE_MS / 10
     third = await leased(second.log.storage, "c")
-    assert (await third.heartbeat(told["x"])).error is ErrorCode.none
-    assert (await third.commit(8, told["x"])).error is ErrorCode.none
+    assert (await third.heartbeat(joined["x"])).error is ErrorCode.none
+    assert (await third.commit(8, joined["x"])).error is ErrorCode.none
     assert third.clock.monotonic_ms() - began_ms >= LEASE_MS - 100
     await first.runtime.stop()
     await third.runtime.stop()
@@ -102,13 +102,13 @@ async def test_stopping_before_the_lease_is_over_writes_no_coordinator_stopped()
 @story
 async def test_an_owner_that_briefly_loses_the_partition_still_waits_for_the_rest() -> None:
     """The former owner is then this process, but it is not the only one that may answer."""
-    first, second, told = await taken_over("x")
+    first, second, joined = await taken_over("x")
     began_ms = second.clock.monotonic_ms()
     second.runtime._partitions.owned[0]._outbox._lost(LogUnavailable("for a moment"))
     await asyncio.sleep(0.2)
     assert second.runtime.ready
     assert second.log.storage.epochs[0] == 3
-    assert (await second.commit(8, told["x"])).error is ErrorCode.none
+    assert (await second.commit(8, joined["x"])).error is ErrorCode.none
     assert LEASE_MS - 100 < second.clock.monotonic_ms() - began_ms < LEASE_MS + 100
     await first.runtime.stop()
     await second.runtime.stop()

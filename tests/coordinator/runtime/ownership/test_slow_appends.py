@@ -28,11 +28,11 @@ def group_in(partition: int) -> GroupId:
 
 
 def reason(log: str, seconds: int, partitions: str) -> str:
-    told = f"an append to the event log {log} has waited for {seconds} s ({partitions})"
-    return f"{told}: memory has not answered"
+    text = f"an append to the event log {log} has waited for {seconds} s ({partitions})"
+    return f"{text}: memory has not answered"
 
 
-def told_by(process: SimulatedProcess) -> str | None:
+def not_ready_of(process: SimulatedProcess) -> str | None:
     return process.runtime.not_ready
 
 
@@ -50,30 +50,30 @@ def test_events_are_waited_for_and_then_the_offsets_behind_them() -> None:
         await offsets.open()
         process = await SimulatedProcess(MemoryStorage(PARTITIONS), offsets=offsets).start()
         process.group_id = group_in(1)
-        told = (await process.stable_group("a"))["a"]
-        assert (await process.commit(5, told)).error is ErrorCode.none
-        await process.leave(told.member_id)
+        joined = (await process.stable_group("a"))["a"]
+        assert (await process.commit(5, joined)).error is ErrorCode.none
+        await process.leave(joined.member_id)
 
         events, written = process.log.hold_acknowledgements(), of_offsets.hold_acknowledgements()
         deleting = process.delete()
         await slept(9)
-        assert told_by(process) is None
+        assert not_ready_of(process) is None
         await slept(2)
-        assert told_by(process) == reason("memory", 11, "partition 1")
+        assert not_ready_of(process) == reason("memory", 11, "partition 1")
         events.set()
         await slept(8)
-        assert told_by(process) is None
+        assert not_ready_of(process) is None
         await slept(4)
-        assert told_by(process) == reason("offsets", 12, "partition 1")
+        assert not_ready_of(process) == reason("offsets", 12, "partition 1")
         written.set()
         assert (await deleting).error is ErrorCode.none
         await slept(1)
-        assert told_by(process) is None
+        assert not_ready_of(process) is None
 
         events = process.log.hold_acknowledgements()
         process.join("b")
         await slept(12)
-        assert told_by(process) == reason("memory", 12, "partition 1")
+        assert not_ready_of(process) == reason("memory", 12, "partition 1")
         events.set()
         await process.runtime.stop()
 
@@ -91,7 +91,7 @@ def test_the_renewal_of_a_claim_on_the_offsets_is_waited_for_in_their_log() -> N
         await process.start()
         held = of_offsets.hold_acknowledgements()
         await slept(30 + 12)
-        assert told_by(process) == reason("offsets", 12, "partitions 0 to 1")
+        assert not_ready_of(process) == reason("offsets", 12, "partitions 0 to 1")
         held.set()
         await process.runtime.stop()
 
@@ -108,7 +108,7 @@ def test_the_longest_of_equal_waits_is_logged() -> None:
         await slept(5)
         process.join("a", group_id=group_in(0))
         await slept(11)
-        assert told_by(process) == reason("memory", 16, "partitions 0 to 1")
+        assert not_ready_of(process) == reason("memory", 16, "partitions 0 to 1")
         held.set()
         await process.runtime.stop()
 
@@ -126,8 +126,8 @@ def test_a_waiting_append_is_logged_unless_the_log_gave_the_reason(trouble: str 
         process.log.trouble = trouble
         with capture_logs() as lines:
             await slept(60)
-        told = [line for line in lines if line["event"] == "append not acknowledged, waiting for it"]
-        assert [(line["log"], line["partitions"]) for line in told] == ([] if trouble else [("memory", [1])])
+        reported = [line for line in lines if line["event"] == "append not acknowledged, waiting for it"]
+        assert [(line["log"], line["partitions"]) for line in reported] == ([] if trouble else [("memory", [1])])
         held.set()
         await process.runtime.stop()
         assert asyncio.all_tasks() == {asyncio.current_task()}

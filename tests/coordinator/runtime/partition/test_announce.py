@@ -27,11 +27,11 @@ def test_a_duel_is_counted_and_logged_with_both_hosts() -> None:
     first.heartbeat()
     first.restarted().join()
     before = counted()
-    with structlog.testing.capture_logs() as told:
+    with structlog.testing.capture_logs() as reported:
         announce(h.events)
     grown = {name: value - before[name] for name, value in counted().items()}
     assert grown == dict(zip(NAMES, (1, 1, 2), strict=True))
-    (line,) = told
+    (line,) = reported
     assert (line["log_level"], line["group_id"], line["group_instance_id"]) == ("warning", "orders", "a")
     assert line["way_out"] == "stop one of them, or give each process a group.instance.id of its own"
     assert (line["client_host"], line["other_client_host"]) == ("/10.0.0.1", "/10.0.0.2")
@@ -45,10 +45,10 @@ def test_a_lone_fenced_process_is_counted_and_not_logged() -> None:
     first.restarted().join()
     first.heartbeat()
     before = counted()
-    with structlog.testing.capture_logs() as told:
+    with structlog.testing.capture_logs() as reported:
         announce(h.events)
     assert {name: value - before[name] for name, value in counted().items()} == dict(zip(NAMES, (0, 1, 1), strict=True))
-    assert told == []
+    assert reported == []
 
 
 def test_duels_that_were_not_written_are_counted_with_the_next() -> None:

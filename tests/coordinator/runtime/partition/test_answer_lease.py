@@ -48,11 +48,11 @@ def left_ms(process: SimulatedProcess) -> int:
     return kept.lease.left_ms
 
 
-def story(told: Callable[[], Coroutine[Any, Any, None]]) -> Callable[[], None]:
+def story(reported: Callable[[], Coroutine[Any, Any, None]]) -> Callable[[], None]:
     def test() -> None:
-        simulate(told())
+        simulate(reported())
 
-    test.__name__, test.__doc__ = told.__name__, told.__doc__
+    test.__name__, test.__doc__ = reported.__name__, reported.__doc__
     return test
 
 
@@ -68,12 +68,12 @@ async def test_an_idle_owner_renews_its_lease_and_keeps_answering() -> None:
     """Its last append is sent again, which appends nothing, while there is nothing else to append."""
     storage = MemoryStorage(1)
     process = await leased(storage, "a")
-    told = await process.stable_group("x")
-    end, ticket = storage.end_offset(0), ticket_of(process, told["x"])
+    joined = await process.stable_group("x")
+    end, ticket = storage.end_offset(0), ticket_of(process, joined["x"])
     for _ in range(20):
         await asyncio.sleep(1)
         assert ticket.accept(process.clock.monotonic_ms())
-        assert (await process.heartbeat(told["x"])).error is ErrorCode.none
+        assert (await process.heartbeat(joined["x"])).error is ErrorCode.none
     assert storage.end_offset(0) == end
     await process.runtime.stop()
 
@@ -98,14 +98,14 @@ async def test_a_deposed_owner_stops_answering_when_its_lease_is_over() -> None:
     """Including responses from memory: the fast path, commits, lists."""
     storage = MemoryStorage(1)
     first = await leased(storage, "a")
-    told = await first.stable_group("x")
-    ticket = ticket_of(first, told["x"])
+    joined = await first.stable_group("x")
+    ticket = ticket_of(first, joined["x"])
     second = await leased(storage, "b")
     assert ticket.accept(first.clock.monotonic_ms())
     await asyncio.sleep(LEASE_MS / 1000)
     assert not ticket.accept(first.clock.monotonic_ms())
     assert isinstance(first.lost[0], Deposed)
-    assert (await second.heartbeat(told["x"])).error is ErrorCode.none
+    assert (await second.heartbeat(joined["x"])).error is ErrorCode.none
     await first.runtime.stop()
     await second.runtime.stop()
 
@@ -114,7 +114,7 @@ async def test_a_deposed_owner_stops_answering_when_its_lease_is_over() -> None:
 def test_without_a_proof_responses_wait_and_then_fail_as_unavailable(*, is_cut: bool) -> None:
     """A response waits up to a second for a proof; if one comes it is sent unchanged."""
 
-    async def told() -> None:
+    async def reported() -> None:
         process = await leased(MemoryStorage(1), "a")
         joined = (await process.stable_group("x"))["x"]
         ticket = ticket_of(process, joined)
@@ -142,14 +142,14 @@ def test_without_a_proof_responses_wait_and_then_fail_as_unavailable(*, is_cut: 
         assert answer.error is ErrorCode.none
         await process.runtime.stop()
 
-    simulate(told())
+    simulate(reported())
 
 
 @pytest.mark.parametrize("ends_in_time", [True, False])
 def test_a_heartbeat_behind_an_append_does_not_outlast_the_lease(*, ends_in_time: bool) -> None:
     """A process that is cut off from its log retries for long; its members should look for the next owner meanwhile."""
 
-    async def told() -> None:
+    async def reported() -> None:
         process = await leased(MemoryStorage(1), "a")
         joined = (await process.stable_group("x"))["x"]
         release = process.log.hold_acknowledgements()
@@ -169,7 +169,7 @@ def test_a_heartbeat_behind_an_append_does_not_outlast_the_lease(*, ends_in_time
         join.cancel()
         await process.runtime.stop()
 
-    simulate(told())
+    simulate(reported())
 
 
 @story
@@ -297,21 +297,21 @@ def test_another_proof_is_wanted_when_half_of_the_lease_is_over() -> None:
     lease = AnswerLease(LEASE_MS, lambda: now_ms)
     lease.proven(10_000)
     lease.proven(9_000)
-    told: dict[int, tuple[bool, bool]] = {}
+    reported: dict[int, tuple[bool, bool]] = {}
     for now_ms in (10_999, 11_000, 11_999, 12_000):
-        told[now_ms] = lease.half_is_over, lease.covers
-    assert told == {10_999: (False, True), 11_000: (True, True), 11_999: (True, True), 12_000: (True, False)}
+        reported[now_ms] = lease.half_is_over, lease.covers
+    assert reported == {10_999: (False, True), 11_000: (True, True), 11_999: (True, True), 12_000: (True, False)}
 
 
 @story
 async def test_a_response_of_a_released_partition_does_not_wait() -> None:
     """A late proof does not count: waiting responses become errors, and later ones do at once."""
-    lease, told, wanted = AnswerLease(LEASE_MS, lambda: 10_000), list[bool](), list[bool]()
+    lease, reported, wanted = AnswerLease(LEASE_MS, lambda: 10_000), list[bool](), list[bool]()
     lease.want_proof = lambda: wanted.append(True)
-    lease.when_covered(told.append)
-    assert (told, wanted) == ([], [True])
+    lease.when_covered(reported.append)
+    assert (reported, wanted) == ([], [True])
     lease.end()
-    assert told == [False]
+    assert reported == [False]
     lease.proven(10_000)
-    lease.when_covered(told.append)
-    assert (told, wanted) == ([False, False], [True])
+    lease.when_covered(reported.append)
+    assert (reported, wanted) == ([False, False], [True])

@@ -72,14 +72,14 @@ async def test_a_group_is_reported_from_its_first_member_to_its_last() -> None:
 async def test_the_watch_is_notified_before_any_response() -> None:
     """The listener was called before the response, and not before the events were durable."""
     process, watcher = await watched()
-    told = await process.stable_group("a")
+    joined = await process.stable_group("a")
     watcher.news()
     known: list[Told] = []
     release = process.log.hold_acknowledgements()
     leave = LeaveGroup(
         caller=process.caller(api_key=13, api_version=5),
         group_id=GROUP,
-        members=(LeavingMember(member_id=told["a"].member_id, group_instance_id=None, reason=None),),
+        members=(LeavingMember(member_id=joined["a"].member_id, group_instance_id=None, reason=None),),
     )
     process.runtime.submit(leave, lambda _: known.append(watcher.news()))
     await asyncio.sleep(1)
@@ -94,8 +94,8 @@ async def test_the_watch_is_notified_before_any_response() -> None:
 async def test_an_id_that_was_handed_out_wants_the_group() -> None:
     """KIP-394: until it is used, or its time is up."""
     process, watcher = await watched()
-    asked = await process.join(requires_known_member_id=True, session_timeout_ms=5_000)
-    assert asked.error is ErrorCode.member_id_required
+    requested = await process.join(requires_known_member_id=True, session_timeout_ms=5_000)
+    assert requested.error is ErrorCode.member_id_required
     assert watcher.news() == [(GROUP, 0, True)]
     await asyncio.sleep(4)
     assert watcher.news() == []
@@ -110,12 +110,12 @@ async def test_a_group_of_an_abandoned_first_join_is_reported_as_gone() -> None:
     not reported.
     """
     process, watcher = await watched()
-    told = await process.stable_group("a")
-    await process.leave(told["a"].member_id)
+    joined = await process.stable_group("a")
+    await process.leave(joined["a"].member_id)
     watcher.news()
     assert (await process.delete()).error is ErrorCode.none
     assert watcher.news() == [(GROUP, 0, False)]
-    assert (await process.heartbeat(told["a"])).error is ErrorCode.unknown_member_id
+    assert (await process.heartbeat(joined["a"])).error is ErrorCode.unknown_member_id
     assert (await process.delete()).error is ErrorCode.group_id_not_found
     assert watcher.news() == []
     await process.join("a")
@@ -127,10 +127,10 @@ async def test_a_group_of_an_abandoned_first_join_is_reported_as_gone() -> None:
 async def test_decisions_made_together_are_reported_once() -> None:
     """The last leave and the deletion, queued behind an append: the generation between is not reported."""
     process, watcher = await watched()
-    told = await process.stable_group("a", "b")
+    outcomes = await process.stable_group("a", "b")
     watcher.news()
     release = process.log.hold_acknowledgements()
-    leaves = [process.leave(joined.member_id) for joined in told.values()]
+    leaves = [process.leave(joined.member_id) for joined in outcomes.values()]
     deletion = process.delete()
     release.set()
     for leave in leaves:
@@ -173,16 +173,16 @@ async def test_an_abandoned_group_is_reported_after_a_takeover() -> None:
 async def test_nothing_is_reported_when_the_partition_is_released() -> None:
     """Neither its groups, which continue elsewhere, nor pending decisions; a later takeover reports their state."""
     process, watcher = await watched()
-    told = await process.stable_group("a")
+    joined = await process.stable_group("a")
     watcher.news()
     process.log.fail_next_append()
-    left = await process.leave(told["a"].member_id)
+    left = await process.leave(joined["a"].member_id)
     assert left.error is ErrorCode.not_coordinator
     assert watcher.news() == []
     await until(lambda: process.runtime.ready, "the partition is served again")
     assert watcher.news() == [(GROUP, 1, True)]
     held = process.log.hold_acknowledgements()
-    late = process.leave(told["a"].member_id)
+    late = process.leave(joined["a"].member_id)
     stopping = asyncio.create_task(process.runtime.stop())
     await asyncio.sleep(0.01)
     held.set()

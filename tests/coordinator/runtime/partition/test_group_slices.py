@@ -91,9 +91,9 @@ def test_a_queue_that_is_longer_than_a_batch_is_stored_in_several(monkeypatch: p
         joins = [process.join(f"i{number}", rebalance_timeout_ms=300_000) for number in range(1_051)]
         await asyncio.sleep(0.05)
         assert batches == [3, 2 * 1_000, 2 * 50], "the member, and the group's own record"
-        told = [await join for join in joins]
-        assert {joined.error for joined in told} == {ErrorCode.none}
-        assert {joined.generation_id for joined in told} == {1}
+        reported = [await join for join in joins]
+        assert {joined.error for joined in reported} == {ErrorCode.none}
+        assert {joined.generation_id for joined in reported} == {1}
         await process.runtime.stop()
 
     simulate(story())
@@ -171,15 +171,15 @@ def test_a_repeated_parked_request_leaves_nothing_behind() -> None:
 
     async def story() -> None:
         process = await SimulatedProcess(MemoryStorage(partitions=1)).start()
-        told = await process.stable_group("a", "b")
+        outcomes = await process.stable_group("a", "b")
         waiting = waiting_requests(process)
         assert len(waiting) == 0
-        last = process.join("a", told["a"].member_id, metadata=b"another")
+        last = process.join("a", outcomes["a"].member_id, metadata=b"another")
         for number in range(100):
-            last = process.join("a", told["a"].member_id, metadata=b"other %d" % number)
+            last = process.join("a", outcomes["a"].member_id, metadata=b"other %d" % number)
             await asyncio.sleep(0.01)
             assert len(waiting) == 1
-        other = process.join("b", told["b"].member_id)
+        other = process.join("b", outcomes["b"].member_id)
         joined = {"a": await last, "b": await other}
         assert {each.error for each in joined.values()} == {ErrorCode.none}
         assert len(waiting) == 0
@@ -240,8 +240,8 @@ def test_the_payload_of_a_parked_request_is_not_kept_twice() -> None:
 
     async def story() -> None:
         process = await SimulatedProcess(MemoryStorage(partitions=1)).start()
-        told = await process.stable_group("a", "b")
-        rejoins = [process.join(name, joined.member_id, metadata=b"new") for name, joined in told.items()]
+        outcomes = await process.stable_group("a", "b")
+        rejoins = [process.join(name, joined.member_id, metadata=b"new") for name, joined in outcomes.items()]
         follower = next(joined for joined in [await rejoin for rejoin in rejoins] if not joined.members)
         sync = process.sync(follower, {"x": Large(1_000)})
         await asyncio.sleep(0.01)
@@ -257,15 +257,15 @@ def test_after_a_pause_a_join_phase_has_its_full_time_again() -> None:
 
     async def story() -> None:
         process = await SimulatedProcess(MemoryStorage(partitions=1)).start()
-        told = await process.join(session_timeout_ms=40_000)
-        assert (await process.sync(told)).error is ErrorCode.none
+        joined = await process.join(session_timeout_ms=40_000)
+        assert (await process.sync(joined)).error is ErrorCode.none
         joining = process.join(session_timeout_ms=40_000)
         await asyncio.sleep(1.0)
-        assert (await process.heartbeat(told)).error is ErrorCode.rebalance_in_progress
+        assert (await process.heartbeat(joined)).error is ErrorCode.rebalance_in_progress
         asyncio.get_running_loop().advance(60.0)  # type: ignore[attr-defined]
         await asyncio.sleep(5.0)
-        assert (await process.heartbeat(told)).error is ErrorCode.rebalance_in_progress
-        again = process.join(member_id=told.member_id, session_timeout_ms=40_000)
+        assert (await process.heartbeat(joined)).error is ErrorCode.rebalance_in_progress
+        again = process.join(member_id=joined.member_id, session_timeout_ms=40_000)
         assert {(await each).generation_id for each in (joining, again)} == {2}
         assert (await process.describe()).state is GroupState.COMPLETING_REBALANCE
         await process.runtime.stop()
@@ -277,11 +277,11 @@ def test_after_a_pause_a_sync_phase_has_its_full_time_again() -> None:
     async def story() -> None:
         process = await SimulatedProcess(MemoryStorage(partitions=1)).start()
         joins = [process.join(name, session_timeout_ms=80_000) for name in ("a", "b")]
-        told = [await join for join in joins]
+        reported = [await join for join in joins]
         await asyncio.sleep(1.0)
         asyncio.get_running_loop().advance(40.0)  # type: ignore[attr-defined]
         await asyncio.sleep(5.0)
-        syncs = [process.sync(each) for each in told]
+        syncs = [process.sync(each) for each in reported]
         assert {(await sync).error for sync in syncs} == {ErrorCode.none}
         await process.runtime.stop()
 
@@ -293,8 +293,8 @@ def test_after_a_pause_what_is_being_stored_has_its_full_time_again_too() -> Non
 
     async def story() -> None:
         process = await SimulatedProcess(MemoryStorage(partitions=1)).start()
-        told = await process.join(session_timeout_ms=40_000)
-        assert (await process.sync(told)).error is ErrorCode.none
+        joined = await process.join(session_timeout_ms=40_000)
+        assert (await process.sync(joined)).error is ErrorCode.none
         release = process.log.hold_acknowledgements()
         process.join(session_timeout_ms=40_000)
         await asyncio.sleep(1.0)

@@ -47,8 +47,8 @@ async def none_is_answered(*answers: "asyncio.Future[Any]") -> None:
 
 async def in_sync_phase(process: SimulatedProcess) -> tuple[JoinGroupOutcome, JoinGroupOutcome]:
     """The leader and the follower of a new generation, neither of which has synced."""
-    told = [await join for join in [process.join("a"), process.join("b")]]
-    leader, follower = sorted(told, key=lambda joined: not joined.members)
+    outcomes = [await join for join in [process.join("a"), process.join("b")]]
+    leader, follower = sorted(outcomes, key=lambda joined: not joined.members)
     return leader, follower
 
 
@@ -132,14 +132,14 @@ def test_a_restart_is_answered_when_it_is_durable_and_others_come_after_it() -> 
 
     async def story() -> None:
         process = await SimulatedProcess(MemoryStorage()).start()
-        told = await process.stable_group("a", "b")
+        joined = await process.stable_group("a", "b")
         release = process.log.hold_acknowledgements()
         restart = process.join("a")
-        old, join = process.heartbeat(told["a"]), process.join("b", told["b"].member_id, metadata=b"others")
+        old, join = process.heartbeat(joined["a"]), process.join("b", joined["b"].member_id, metadata=b"others")
         await none_is_answered(restart, old, join)
         release.set()
         new = await restart
-        assert (new.error, new.generation_id) == (ErrorCode.none, told["a"].generation_id)
+        assert (new.error, new.generation_id) == (ErrorCode.none, joined["a"].generation_id)
         assert (await old).error is ErrorCode.unknown_member_id
         assert (await process.heartbeat(new)).error is ErrorCode.rebalance_in_progress
         assert not join.done()
@@ -154,10 +154,10 @@ def test_a_commit_shows_when_it_is_durable() -> None:
     async def story() -> None:
         offsets = HeldOffsets()
         process = await SimulatedProcess(MemoryStorage(), offsets=offsets).start()
-        told = await process.stable_group("a")
-        await process.commit(5, told["a"])
+        joined = await process.stable_group("a")
+        await process.commit(5, joined["a"])
         offsets.released.clear()
-        commit = process.commit(6, told["a"])
+        commit = process.commit(6, joined["a"])
         await none_is_answered(commit)
         assert process.runtime.committed_offsets(GROUP)["orders", 0].offset == 5  # type: ignore[index]
         offsets.released.set()
@@ -174,10 +174,10 @@ def test_a_commit_that_cannot_be_stored_leaves_the_older_one() -> None:
     async def story() -> None:
         offsets = HeldOffsets()
         process = await SimulatedProcess(MemoryStorage(), offsets=offsets).start()
-        told = await process.stable_group("a")
-        await process.commit(5, told["a"])
+        joined = await process.stable_group("a")
+        await process.commit(5, joined["a"])
         offsets.fails = True
-        assert (await process.commit(6, told["a"])).error is ErrorCode.not_coordinator
+        assert (await process.commit(6, joined["a"])).error is ErrorCode.not_coordinator
         await until(lambda: process.runtime.ready, "the partition is served again")
         assert process.runtime.committed_offsets(GROUP)["orders", 0].offset == 5  # type: ignore[index]
         await process.runtime.stop()

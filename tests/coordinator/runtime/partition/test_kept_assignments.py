@@ -30,14 +30,14 @@ def test_it_is_named_with_its_new_topics_once_a_minute() -> None:
         joined = await process.join("a", metadata=ORDERS, **PATIENT)
         assert (await process.sync(joined)).error is ErrorCode.none
         before = REGISTRY.get_sample_value(METRIC) or 0.0
-        with structlog.testing.capture_logs() as told:
+        with structlog.testing.capture_logs() as reported:
             await process.join("a", metadata=ORDERS, **PATIENT)
             await process.join("a", metadata=BOTH, **PATIENT)
             await process.join("a", metadata=ORDERS, **PATIENT)
             await asyncio.sleep(LINE_INTERVAL_MS / 1000)
             await process.join("a", metadata=BOTH, **PATIENT)
         assert REGISTRY.get_sample_value(METRIC) == before + 3
-        lines = [line for line in told if line["event"] == EVENT]
+        lines = [line for line in reported if line["event"] == EVENT]
         assert [(line["new_topics"], line["others_since"]) for line in lines] == [(["payments"], 0), (["payments"], 1)]
         assert lines[0]["group_instance_id"] == "a"
         assert not any("former_topics" in line for line in lines)  # it has dropped none
@@ -60,10 +60,10 @@ def test_each_member_of_a_group_is_named() -> None:
         leader, other = (first, await second) if first.leader_id == first.member_id else (await second, first)
         synced = await asyncio.gather(process.sync(leader), process.sync(other))
         assert {each.error for each in synced} == {ErrorCode.none}
-        with structlog.testing.capture_logs() as told:
+        with structlog.testing.capture_logs() as reported:
             for name in "ab":
                 await process.join(name, metadata=BOTH, **PATIENT)
-        assert [line["group_instance_id"] for line in told if line["event"] == EVENT] == ["a", "b"]
+        assert [line["group_instance_id"] for line in reported if line["event"] == EVENT] == ["a", "b"]
         await process.runtime.stop()
 
     simulate(story())

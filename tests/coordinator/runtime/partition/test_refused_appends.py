@@ -87,18 +87,18 @@ def test_a_restart_that_cannot_be_stored_leaves_the_old_process_in_its_place() -
 
     async def story() -> None:
         process = await SimulatedProcess(MemoryStorage(), batch_bytes_max=LIMIT_BYTES).start()
-        told = await process.stable_group("a", "b")
+        outcomes = await process.stable_group("a", "b")
         before = await process.describe()
         failed = await process.join("a", metadata=TOO_LARGE)
         assert (failed.error, failed.member_id) == (ErrorCode.unknown_server_error, "")
         assert await process.describe() == before
         await asyncio.sleep(9)
-        for joined in told.values():
+        for joined in outcomes.values():
             assert (await process.heartbeat(joined)).error is ErrorCode.none
-        assert (await process.sync(told["a"])).assignment == told["a"].member_id.encode()
+        assert (await process.sync(outcomes["a"])).assignment == outcomes["a"].member_id.encode()
         back = await process.join("a")
-        assert (back.error, back.generation_id) == (ErrorCode.none, told["a"].generation_id)
-        assert (await process.heartbeat(told["a"])).error is ErrorCode.unknown_member_id
+        assert (back.error, back.generation_id) == (ErrorCode.none, outcomes["a"].generation_id)
+        assert (await process.heartbeat(outcomes["a"])).error is ErrorCode.unknown_member_id
         await process.runtime.stop()
 
     simulate(story())
@@ -109,7 +109,7 @@ def test_each_of_two_restarts_is_answered_though_the_first_is_not_stored_yet() -
 
     async def story() -> None:
         process = await SimulatedProcess(MemoryStorage()).start()
-        told = await process.stable_group("a", "b")
+        joined = await process.stable_group("a", "b")
         release = process.log.hold_acknowledgements()
         restarts = [process.join("a"), process.join("a")]
         await asyncio.sleep(1)
@@ -117,7 +117,7 @@ def test_each_of_two_restarts_is_answered_though_the_first_is_not_stored_yet() -
         release.set()
         first, second = [await restart for restart in restarts]
         assert {first.error, second.error} == {ErrorCode.none}
-        assert {first.generation_id, second.generation_id} == {told["a"].generation_id}
+        assert {first.generation_id, second.generation_id} == {joined["a"].generation_id}
         assert (await process.heartbeat(first)).error is ErrorCode.unknown_member_id
         assert (await process.heartbeat(second)).error is ErrorCode.none
         await process.runtime.stop()

@@ -29,8 +29,8 @@ def refused(reason: RefusedFor) -> float:
     return REGISTRY.get_sample_value("muster_joins_refused_total", {"reason": reason.value}) or 0.0
 
 
-def lines(told: list[Any]) -> list[dict[str, Any]]:
-    return [line for line in told if str(line["event"]).startswith("join refused")]
+def lines(reported: list[Any]) -> list[dict[str, Any]]:
+    return [line for line in reported if str(line["event"]).startswith("join refused")]
 
 
 async def started(**settings: Any) -> SimulatedProcess:
@@ -65,14 +65,14 @@ def test_joins_that_are_refused_before_their_group_is_looked_up_have_a_line_a_mi
     async def story() -> None:
         process = await started(**settings)
         before = refused(reason)
-        with structlog.testing.capture_logs() as told:
+        with structlog.testing.capture_logs() as reported:
             for _ in range(100):
                 assert (await process.join("a", **join)).error is error
             await asyncio.sleep(LINE_INTERVAL_MS / 1000)
             await process.join("a", **join)
         assert refused(reason) == before + 101
-        assert [line["others_since"] for line in lines(told)] == [0, 99]
-        for line in lines(told):
+        assert [line["others_since"] for line in lines(reported)] == [0, 99]
+        for line in lines(reported):
             assert (line["group_id"], line["client_id"], line["group_instance_id"]) == ("orders", "client", "a")
             assert {name: line[name] for name in said} == said
         await process.runtime.stop()
@@ -85,13 +85,13 @@ def test_a_join_to_a_full_group_is_logged_with_the_setting() -> None:
         process = await started(max_size=1)
         assert (await process.join("a", **PATIENT)).error is ErrorCode.none
         before = refused(RefusedFor.GROUP_FULL)
-        with structlog.testing.capture_logs() as told:
+        with structlog.testing.capture_logs() as reported:
             for _ in range(20):
                 assert (await process.join("b")).error is ErrorCode.group_max_size_reached
             await asyncio.sleep(LINE_INTERVAL_MS / 1000)
             await process.join("b")
         assert refused(RefusedFor.GROUP_FULL) == before + 21
-        assert [(line["event"], line["max_size"], line["others_since"]) for line in lines(told)] == [
+        assert [(line["event"], line["max_size"], line["others_since"]) for line in lines(reported)] == [
             ("join refused: the group is full (group.max.size)", 1, 0),
             ("join refused: the group is full (group.max.size)", 1, 19),
         ]
@@ -124,9 +124,9 @@ def test_a_join_with_another_protocol_is_logged_with_both_protocols(
         process = await started()
         assert (await process.join("a", **PATIENT)).error is ErrorCode.none
         before = refused(RefusedFor.PROTOCOL)
-        with structlog.testing.capture_logs() as told:
+        with structlog.testing.capture_logs() as reported:
             assert (await process.join("b", **join)).error is ErrorCode.inconsistent_group_protocol
-        (line,) = lines(told)
+        (line,) = lines(reported)
         assert line["event"] == event
         assert {name: line[name] for name in said} == said
         assert line["way_out"]
@@ -140,9 +140,9 @@ def test_a_join_without_a_group_id_is_logged() -> None:
     async def story() -> None:
         process = await started()
         process.group_id = GroupId("")
-        with structlog.testing.capture_logs() as told:
+        with structlog.testing.capture_logs() as reported:
             assert (await process.join("a")).error is ErrorCode.invalid_group_id
-        (line,) = lines(told)
+        (line,) = lines(reported)
         assert line["way_out"] == "set the client's group.id"
         await process.runtime.stop()
 
@@ -154,9 +154,9 @@ def test_transient_refusals_are_not_logged() -> None:
 
     async def story() -> None:
         process = await started()
-        with structlog.testing.capture_logs() as told:
+        with structlog.testing.capture_logs() as reported:
             assert (await process.join(member_id="never-there")).error is ErrorCode.unknown_member_id
-        assert lines(told) == []
+        assert lines(reported) == []
         await process.runtime.stop()
 
     simulate(story())
@@ -169,10 +169,10 @@ def test_a_join_that_fails_for_another_reason_is_not_reported_as_metadata_that_i
         process = await started(member_metadata_max_bytes=200)
         before = refused(RefusedFor.METADATA_SIZE)
         member_id = (await process.join(requires_known_member_id=True)).member_id
-        with structlog.testing.capture_logs() as told:
+        with structlog.testing.capture_logs() as reported:
             joined = await process.join("a", member_id)
             assert joined.error is ErrorCode.unknown_server_error
-        assert lines(told) == []
+        assert lines(reported) == []
         assert refused(RefusedFor.METADATA_SIZE) == before
         await process.runtime.stop()
 
@@ -270,7 +270,7 @@ def test_made_up_group_ids_hide_no_real_group() -> None:
     async def story() -> None:
         storage = MemoryStorage(partitions=1)
         process = await SimulatedProcess(storage).start()
-        with structlog.testing.capture_logs() as told:
+        with structlog.testing.capture_logs() as reported:
             for minute in range(2):
                 for number in range(2_000):
                     process.client_host, process.group_id = "/10.0.0.66", GroupId(f"made-up-{minute}-{number}")
@@ -281,7 +281,7 @@ def test_made_up_group_ids_hide_no_real_group() -> None:
                 await asyncio.sleep(LINE_INTERVAL_MS / 1000)
         recorded = [each.suppressed for each in refusals_in(storage) if each.group_id == "orders"]
         assert recorded == [0, 3]
-        assert [line["others_since"] for line in lines(told) if line["group_id"] == "orders"] == [0, 3]
+        assert [line["others_since"] for line in lines(reported) if line["group_id"] == "orders"] == [0, 3]
         await process.runtime.stop()
 
     simulate(story())
@@ -292,11 +292,11 @@ def test_made_up_group_ids_share_a_line() -> None:
 
     async def story() -> None:
         process = await SimulatedProcess(MemoryStorage(partitions=8)).start()
-        with structlog.testing.capture_logs() as told:
+        with structlog.testing.capture_logs() as reported:
             for number in range(500):
                 process.group_id = GroupId(f"made-up-{number}")
                 await process.join("a", session_timeout_ms=1)
-        assert len(lines(told)) == NAMES_MAX + 1
+        assert len(lines(reported)) == NAMES_MAX + 1
         await process.runtime.stop()
 
     simulate(story())

@@ -83,8 +83,8 @@ async def quarantined(kind: EntityKind, how: Break) -> tuple[SimulatedProcess, M
     """A process that does not serve the group, which had two members, offsets, a setting and a registration."""
     storage = MemoryStorage(partitions=1)
     first = await SimulatedProcess(storage).start()
-    told = await first.stable_group("a", "b")
-    assert (await first.commit(7, told["a"])).error is ErrorCode.none
+    joined = await first.stable_group("a", "b")
+    assert (await first.commit(7, joined["a"])).error is ErrorCode.none
     assert (await alter(first, EXPANSION_DELAY, "5")).error is ErrorCode.none
     assert (await alter(first, REGISTERED, "c", append=True)).error is ErrorCode.none
     await first.runtime.stop()

@@ -172,18 +172,18 @@ def test_a_question_notes_no_clock() -> None:
     async def story() -> None:
         clock = JumpingClock()
         process = await SimulatedProcess(MemoryStorage(partitions=1), clock=clock).start()
-        told = await process.stable_group("a")
-        asked: list[AnyRequest] = []
+        joined = await process.stable_group("a")
+        requests: list[AnyRequest] = []
         submit = process.runtime.submit
-        process.runtime.submit = lambda command, _: asked.append(command)  # type: ignore[method-assign,assignment]
+        process.runtime.submit = lambda command, _: requests.append(command)  # type: ignore[method-assign,assignment]
         process.join("b")
         process.runtime.submit = submit  # type: ignore[method-assign]
-        assert isinstance(asked[0], JoinGroup)
+        assert isinstance(requests[0], JoinGroup)
         clock.ahead_ms = 8 * DAY_MS
         with capture_logs() as lines:
-            assert not process.runtime.would_refuse(asked[0])
+            assert not process.runtime.would_refuse(requests[0])
             assert not lines
-            await process.commit(5, told["a"])
+            await process.commit(5, joined["a"])
         assert "the clock jumped ahead" in lines[0]["event"]
         await process.runtime.stop()
 
@@ -250,7 +250,7 @@ def test_a_clock_jump_is_logged_when_seen_believed_or_undone() -> None:
     clocks = Clocks()
     subject = RetentionClock(clocks, kept_ms=0)
 
-    def told(passed_ms: int, ahead_ms: int = 0) -> list[tuple[str, str, int | None]]:
+    def reported(passed_ms: int, ahead_ms: int = 0) -> list[tuple[str, str, int | None]]:
         clocks.now_ms += passed_ms
         clocks.lead_ms += ahead_ms
         with capture_logs() as lines:
@@ -259,9 +259,9 @@ def test_a_clock_jump_is_logged_when_seen_believed_or_undone() -> None:
         return [(line["log_level"], line["event"].partition(":")[0], line.get("ahead_s")) for line in lines]
 
     jumped = ("warning", "the clock jumped ahead, or the machine was suspended", 2 * DAY_MS // 1000)
-    assert told(1_000, 2 * DAY_MS) == [jumped]
-    assert told(1_000) == []
-    assert told(1_000, -2 * DAY_MS) == [("info", "the clock was set back", None)]
-    assert told(1_000, 2 * DAY_MS) == [jumped]
-    assert told(BELIEVED_AFTER_MS) == [("warning", "the clock stayed ahead", 2 * DAY_MS // 1000)]
-    assert told(1_000) == []
+    assert reported(1_000, 2 * DAY_MS) == [jumped]
+    assert reported(1_000) == []
+    assert reported(1_000, -2 * DAY_MS) == [("info", "the clock was set back", None)]
+    assert reported(1_000, 2 * DAY_MS) == [jumped]
+    assert reported(BELIEVED_AFTER_MS) == [("warning", "the clock stayed ahead", 2 * DAY_MS // 1000)]
+    assert reported(1_000) == []

@@ -27,13 +27,13 @@ def test_a_session_that_became_shorter_ends_in_time() -> None:
 
     async def story() -> None:
         process = await SimulatedProcess(MemoryStorage()).start()
-        told = await process.stable_group("a", "b")
+        joined = await process.stable_group("a", "b")
         back = await process.join("b", session_timeout_ms=1_000)
         assert (await process.heartbeat(back)).error is ErrorCode.none
         await asyncio.sleep(0.9)
-        assert (await process.heartbeat(told["a"])).error is ErrorCode.none
+        assert (await process.heartbeat(joined["a"])).error is ErrorCode.none
         await asyncio.sleep(0.2)
-        assert (await process.heartbeat(told["a"])).error is ErrorCode.rebalance_in_progress
+        assert (await process.heartbeat(joined["a"])).error is ErrorCode.rebalance_in_progress
         assert (await process.heartbeat(back)).error is ErrorCode.unknown_member_id
         await process.runtime.stop()
 
@@ -115,7 +115,7 @@ def test_a_pause_during_an_append_moves_what_is_decided_already_by_the_same_rule
         process.group_id = GroupId("other")  # during the append only its deadlines have the timer
         await process.stable_group("d")
         process.group_id = GROUP
-        told = await process.stable_group("a", "b")
+        joined = await process.stable_group("a", "b")
         (ownership,) = process.runtime._owned.values()
         context = ownership.partition._contexts[GROUP]
         sessions = context.soft.sessions
@@ -132,15 +132,15 @@ def test_a_pause_during_an_append_moves_what_is_decided_already_by_the_same_rule
         joining = process.join("c", rebalance_timeout_ms=30_000)
         await until(lambda: context.batch is not None and context.batch.decisions)
         assert context.batch is not None
-        batch, dead = context.batch, sessions[told["b"].member_id]
+        batch, dead = context.batch, sessions[joined["b"].member_id]
         assert (context.soft.join_deadline_ms, batch.soft.join_deadline_ms is not None) == (None, True)
         _, in_full, lengthened = await stand_still(40)
         assert (in_full, lengthened) == (3, 0)
         session_ms, phase_ms = dead.deadline_ms, batch.soft.join_deadline_ms
-        assert session_ms == sessions[told["a"].member_id].deadline_ms
+        assert session_ms == sessions[joined["a"].member_id].deadline_ms
         assert phase_ms == session_ms - 10_000 + 30_000
         await asyncio.sleep(1)
-        sessions[told["a"].member_id].refresh(process.clock.monotonic_ms() + 1, None)
+        sessions[joined["a"].member_id].refresh(process.clock.monotonic_ms() + 1, None)
         late_ms, in_full, lengthened = await stand_still(2)
         assert (in_full, lengthened) == (1, 2)
         assert (dead.deadline_ms, batch.soft.join_deadline_ms) == (session_ms + late_ms, phase_ms + late_ms)

@@ -228,12 +228,12 @@ def test_a_dead_member_is_expelled_one_session_after_the_stall_all_the_same() ->
 
     async def story() -> None:
         process = await SimulatedProcess(storage).start()
-        told = await process.stable_group("a", "b")
+        joined = await process.stable_group("a", "b")
         stall_appends_of(process, MemberJoined, 8.0)
-        assert (await process.heartbeat(told["a"])).error is ErrorCode.none
-        assert (await process.heartbeat(told["b"])).error is ErrorCode.none
+        assert (await process.heartbeat(joined["a"])).error is ErrorCode.none
+        assert (await process.heartbeat(joined["b"])).error is ErrorCode.none
         joining = process.join("c")
-        beating = process.heartbeat(told["a"])
+        beating = process.heartbeat(joined["a"])
         await asyncio.sleep(9.0)
         assert (await beating).error is ErrorCode.rebalance_in_progress
         assert {member.group_instance_id for member in (await process.describe()).members} == {"a", "b", "c"}
@@ -252,13 +252,13 @@ def test_a_constantly_busy_group_still_expels_its_dead_members() -> None:
     async def story() -> None:
         offsets = StallingOffsets()
         process = await SimulatedProcess(MemoryStorage(), offsets=offsets).start()
-        told = await process.stable_group("a", "b")
+        joined = await process.stable_group("a", "b")
         offsets.stall_s = 0.2
         began_s = asyncio.get_running_loop().time()
-        commits = [process.commit(5, told["a"]) for _ in range(3)]
+        commits = [process.commit(5, joined["a"]) for _ in range(3)]
         while {member.group_instance_id for member in (await process.describe()).members} == {"a", "b"}:
             assert asyncio.get_running_loop().time() < began_s + 12.0, "b's session is 10 s"
-            commits = [*commits[1:], process.commit(5, told["a"])]
+            commits = [*commits[1:], process.commit(5, joined["a"])]
             await commits[0]
         await process.runtime.stop()
 
@@ -270,13 +270,13 @@ def test_a_join_phase_that_began_with_a_slow_append_has_its_full_time_from_then_
 
     async def story() -> None:
         process = await SimulatedProcess(MemoryStorage(partitions=1)).start()
-        told = await process.join(rebalance_timeout_ms=6_000)
-        assert (await process.sync(told)).error is ErrorCode.none
+        joined = await process.join(rebalance_timeout_ms=6_000)
+        assert (await process.sync(joined)).error is ErrorCode.none
         stall_appends_of(process, RebalanceStarted, 8.0)
         joining = process.join(rebalance_timeout_ms=6_000)
-        assert (await process.heartbeat(told)).error is ErrorCode.rebalance_in_progress
+        assert (await process.heartbeat(joined)).error is ErrorCode.rebalance_in_progress
         await asyncio.sleep(5.0)
-        again = process.join(member_id=told.member_id, rebalance_timeout_ms=6_000)
+        again = process.join(member_id=joined.member_id, rebalance_timeout_ms=6_000)
         assert {(await each).generation_id for each in (joining, again)} == {2}
         assert len((await process.describe()).members) == 2
         await process.runtime.stop()
@@ -290,12 +290,12 @@ def test_a_member_that_asked_before_the_stall_is_not_expelled_by_a_late_check() 
     async def story() -> None:
         process = await SimulatedProcess(MemoryStorage(partitions=1)).start()
         began_s = asyncio.get_running_loop().time()
-        told = await process.stable_group("a", "b")
+        outcomes = await process.stable_group("a", "b")
         stall_appends_of(process, MemberJoined, 12.0)
         process.join("c")
         await asyncio.sleep(0.2)
         process.join("d")  # the next batch waits for the current append
-        beats = [process.heartbeat(joined) for joined in told.values()]
+        beats = [process.heartbeat(joined) for joined in outcomes.values()]
         await asyncio.sleep(began_s + 9.9 - asyncio.get_running_loop().time())
         asyncio.get_running_loop().advance(0.9)  # type: ignore[attr-defined]  # a look was due 0.1 s into this
         assert {(await beat).error for beat in beats} == {ErrorCode.rebalance_in_progress}

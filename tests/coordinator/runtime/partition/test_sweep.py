@@ -61,11 +61,11 @@ def expired() -> list[float]:
     return [REGISTRY.get_sample_value(name) or 0 for name in names]
 
 
-async def heartbeats(process: SimulatedProcess, told: JoinGroupOutcome, seconds: float) -> None:
+async def heartbeats(process: SimulatedProcess, reported: JoinGroupOutcome, seconds: float) -> None:
     """Let time pass, with a member that stays alive."""
     for _ in range(int(seconds)):
         await asyncio.sleep(1)
-        assert (await process.heartbeat(told)).error is ErrorCode.none
+        assert (await process.heartbeat(reported)).error is ErrorCode.none
 
 
 @story
@@ -130,8 +130,8 @@ async def test_nothing_vanishes_before_its_deletion_is_durable() -> None:
     listed = process.runtime.list_groups()
     assert not isinstance(listed, ErrorCode)
     assert [group.group_id for group in listed] == [GROUP]
-    assert not isinstance(told := process.runtime.committed_offsets(GROUP), ErrorCode)
-    assert told["orders", 0].offset == 5
+    assert not isinstance(reported := process.runtime.committed_offsets(GROUP), ErrorCode)
+    assert reported["orders", 0].offset == 5
     join = process.join("a")
     await asyncio.sleep(A_LITTLE_S)
     assert not join.done()
@@ -216,8 +216,8 @@ async def test_the_offsets_of_a_quarantined_group_are_left_alone() -> None:
     """It is unknown whether they are needed."""
     storage = MemoryStorage(partitions=1)
     first = await started(storage)
-    told = await first.stable_group("a")
-    await first.commit(5, told["a"])
+    joined = await first.stable_group("a")
+    await first.commit(5, joined["a"])
     await first.runtime.stop()
     records = storage.records[0]
     index = next(

@@ -17,7 +17,7 @@ from tests.waiting import until
 SESSION_S = 10.0
 
 
-class Asked:
+class FakeReachability:
     """Answers whether members were reachable, as the test decides."""
 
     def __init__(self) -> None:
@@ -27,8 +27,8 @@ class Asked:
         self.asked.append((group_id, tell))
 
 
-async def stable_group(asked: Asked) -> tuple[SimulatedProcess, dict[str, JoinGroupOutcome]]:
-    process = await SimulatedProcess(MemoryStorage(), ask_about_silence=asked.ask_about_silence).start()
+async def stable_group(requested: FakeReachability) -> tuple[SimulatedProcess, dict[str, JoinGroupOutcome]]:
+    process = await SimulatedProcess(MemoryStorage(), ask_about_silence=requested.ask_about_silence).start()
     return process, await process.stable_group("a", "b")
 
 
@@ -36,15 +36,15 @@ def test_no_member_is_expired_before_its_reachability_is_known() -> None:
     """However long that takes; then each has its full time again."""
 
     async def story() -> None:
-        asked = Asked()
-        process, told = await stable_group(asked)
+        reachability = FakeReachability()
+        process, joined = await stable_group(reachability)
         await asyncio.sleep(7 * SESSION_S)
-        ((group_id, tell),) = asked.asked
+        ((group_id, tell),) = reachability.asked
         assert group_id == GROUP
         tell(Unheard(0, process.clock.monotonic_ms()))
         await asyncio.sleep(SESSION_S - 1)
-        assert (await process.heartbeat(told["a"])).error is ErrorCode.none
-        assert (await process.heartbeat(told["b"])).error is ErrorCode.none
+        assert (await process.heartbeat(joined["a"])).error is ErrorCode.none
+        assert (await process.heartbeat(joined["b"])).error is ErrorCode.none
         await process.runtime.stop()
 
     simulate(story())
@@ -52,12 +52,12 @@ def test_no_member_is_expired_before_its_reachability_is_known() -> None:
 
 def test_a_reachable_and_silent_member_is_expired() -> None:
     async def story() -> None:
-        asked = Asked()
-        process, told = await stable_group(asked)
-        await until(lambda: asked.asked)
-        asked.asked[0][1](None)
+        reachability = FakeReachability()
+        process, joined = await stable_group(reachability)
+        await until(lambda: reachability.asked)
+        reachability.asked[0][1](None)
         await asyncio.sleep(1)
-        assert (await process.heartbeat(told["a"])).error is ErrorCode.unknown_member_id
+        assert (await process.heartbeat(joined["a"])).error is ErrorCode.unknown_member_id
         await process.runtime.stop()
 
     simulate(story())
@@ -67,18 +67,18 @@ def test_a_member_unreachable_for_a_while_has_the_full_timeout_from_then_on() ->
     """The broker in between was unreachable and is back: a new Kafka coordinator gives full sessions too."""
 
     async def story() -> None:
-        asked = Asked()
-        process, told = await stable_group(asked)
+        reachability = FakeReachability()
+        process, joined = await stable_group(reachability)
         await asyncio.sleep(SESSION_S - 1)
         back_ms = process.clock.monotonic_ms()
-        await until(lambda: asked.asked)
-        asked.asked[0][1](Unheard(0, back_ms))
+        await until(lambda: reachability.asked)
+        reachability.asked[0][1](Unheard(0, back_ms))
         await asyncio.sleep(SESSION_S - 3)
-        assert (await process.heartbeat(told["a"])).error is ErrorCode.none
-        await until(lambda: len(asked.asked) == 2)
-        asked.asked[1][1](Unheard(0, back_ms))  # before this session
+        assert (await process.heartbeat(joined["a"])).error is ErrorCode.none
+        await until(lambda: len(reachability.asked) == 2)
+        reachability.asked[1][1](Unheard(0, back_ms))  # before this session
         await asyncio.sleep(1)
-        assert (await process.heartbeat(told["b"])).error is ErrorCode.unknown_member_id
+        assert (await process.heartbeat(joined["b"])).error is ErrorCode.unknown_member_id
         await process.runtime.stop()
 
     simulate(story())
@@ -88,21 +88,21 @@ def test_a_dead_member_expires_despite_repeated_broker_outages() -> None:
     """Once the full time; then the length of each outage, while live members get the full time each time."""
 
     async def story() -> None:
-        asked = Asked()
-        process, told = await stable_group(asked)
+        reachability = FakeReachability()
+        process, joined = await stable_group(reachability)
         dead_since_s, away_s, error = asyncio.get_running_loop().time(), 0.0, ErrorCode.none
         while error is ErrorCode.none:
-            heard_ms, questions = process.clock.monotonic_ms(), len(asked.asked)
+            heard_ms, questions = process.clock.monotonic_ms(), len(reachability.asked)
             await asyncio.sleep(0.5)
-            if len(asked.asked) > 3:
-                asked.asked[-1][1](None)
+            if len(reachability.asked) > 3:
+                reachability.asked[-1][1](None)
                 await asyncio.sleep(0.1)
-            elif len(asked.asked) > questions:
+            elif len(reachability.asked) > questions:
                 await asyncio.sleep(3)
                 away_s += 3.5
-                asked.asked[-1][1](Unheard(heard_ms, process.clock.monotonic_ms()))
+                reachability.asked[-1][1](Unheard(heard_ms, process.clock.monotonic_ms()))
                 await asyncio.sleep(0.1)
-            error = (await process.heartbeat(told["a"])).error
+            error = (await process.heartbeat(joined["a"])).error
             assert asyncio.get_running_loop().time() < dead_since_s + 2 * SESSION_S + away_s + 1
         assert error is ErrorCode.rebalance_in_progress
         assert away_s == 3 * 3.5
@@ -115,15 +115,15 @@ def test_a_session_that_ends_during_a_query_gets_a_query_of_its_own() -> None:
     """The first answer describes the situation at the time of its question."""
 
     async def story() -> None:
-        asked = Asked()
-        process, told = await stable_group(asked)
+        reachability = FakeReachability()
+        process, joined = await stable_group(reachability)
         await asyncio.sleep(1)
-        assert (await process.heartbeat(told["b"])).error is ErrorCode.none
-        await until(lambda: asked.asked)
+        assert (await process.heartbeat(joined["b"])).error is ErrorCode.none
+        await until(lambda: reachability.asked)
         await asyncio.sleep(2)  # b's session has ended as well
-        asked.asked[0][1](None)
-        assert (await process.heartbeat(told["b"])).error is not ErrorCode.unknown_member_id
-        assert (await process.heartbeat(told["a"])).error is ErrorCode.unknown_member_id
+        reachability.asked[0][1](None)
+        assert (await process.heartbeat(joined["b"])).error is not ErrorCode.unknown_member_id
+        assert (await process.heartbeat(joined["a"])).error is ErrorCode.unknown_member_id
         await process.runtime.stop()
 
     simulate(story())
@@ -133,13 +133,13 @@ def test_no_query_is_sent_while_members_heartbeat() -> None:
     """A heartbeat moves the deadline silently: that the old one fires is no reason to ask."""
 
     async def story() -> None:
-        asked = Asked()
-        process, told = await stable_group(asked)
+        reachability = FakeReachability()
+        process, joined = await stable_group(reachability)
         for _ in range(20):
             await asyncio.sleep(SESSION_S / 3)
-            for each in told.values():
+            for each in joined.values():
                 assert (await process.heartbeat(each)).error is ErrorCode.none
-        assert asked.asked == []
+        assert reachability.asked == []
         await process.runtime.stop()
 
     simulate(story())
@@ -148,11 +148,11 @@ def test_no_query_is_sent_while_members_heartbeat() -> None:
 @pytest.mark.parametrize("away", [None, (0, 10**9)])
 def test_results_for_a_group_that_is_no_longer_served_change_nothing(away: Unheard | None) -> None:
     async def story() -> None:
-        asked = Asked()
-        process, _ = await stable_group(asked)
-        await until(lambda: asked.asked)
+        reachability = FakeReachability()
+        process, _ = await stable_group(reachability)
+        await until(lambda: reachability.asked)
         await process.runtime.stop()
-        asked.asked[0][1](away)
+        reachability.asked[0][1](away)
         assert process.lost == []
 
     simulate(story())

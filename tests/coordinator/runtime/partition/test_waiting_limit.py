@@ -30,7 +30,7 @@ def parks(command: AnyRequest) -> Outcome | None:
     return HeartbeatOutcome(error=ErrorCode.none) if isinstance(command, Heartbeat) else None
 
 
-class Asked:
+class LimitedGroups:
     """A layer with a limit of two, and its requests."""
 
     def __init__(self) -> None:
@@ -91,34 +91,34 @@ class Asked:
 
 
 def test_one_principal_has_its_limit_over_all_groups() -> None:
-    asked = Asked()
-    first, second = asked.join("a", group_id="one"), asked.join("b", group_id="two")
-    refused = asked.join("c", group_id="three")
+    layer = LimitedGroups()
+    first, second = layer.join("a", group_id="one"), layer.join("b", group_id="two")
+    refused = layer.join("c", group_id="three")
     assert [outcome.error for outcome in refused if isinstance(outcome, JoinGroupOutcome)] == [
         ErrorCode.coordinator_load_in_progress
     ]
-    assert asked.metrics.waiting_refused == 1
-    others = asked.join("d", principal="User:bob", group_id="three")
-    asked.groups.release(JOINED)
-    third = asked.join("c", group_id="three")
+    assert layer.metrics.waiting_refused == 1
+    others = layer.join("d", principal="User:bob", group_id="three")
+    layer.groups.release(JOINED)
+    third = layer.join("c", group_id="three")
     for _ in range(3):
-        asked.groups.release(JOINED)
+        layer.groups.release(JOINED)
     assert first == second == others == third == [JOINED]
 
 
 def test_without_authentication_each_group_has_its_limit() -> None:
-    asked = Asked()
+    layer = LimitedGroups()
     for member_id in "ab":
-        assert asked.join(member_id, principal=ANONYMOUS, group_id="one") == []
-    assert len(asked.join("c", principal=ANONYMOUS, group_id="one")) == 1
-    assert asked.join("c", principal=ANONYMOUS, group_id="two") == []
+        assert layer.join(member_id, principal=ANONYMOUS, group_id="one") == []
+    assert len(layer.join("c", principal=ANONYMOUS, group_id="one")) == 1
+    assert layer.join("c", principal=ANONYMOUS, group_id="two") == []
 
 
 def test_a_sync_over_the_limit_is_sent_back_to_join() -> None:
     """COORDINATOR_LOAD_IN_PROGRESS is fatal to some clients there (QK8)."""
-    asked = Asked()
-    assert [asked.sync(member_id) for member_id in "ab"] == [[], []]
-    assert asked.sync("c") == [SyncGroupOutcome(error=ErrorCode.rebalance_in_progress)]
+    layer = LimitedGroups()
+    assert [layer.sync(member_id) for member_id in "ab"] == [[], []]
+    assert layer.sync("c") == [SyncGroupOutcome(error=ErrorCode.rebalance_in_progress)]
 
 
 def test_a_repeated_join_waits_once() -> None:
@@ -128,18 +128,18 @@ def test_a_repeated_join_waits_once() -> None:
         waiting_quota = WaitingQuota(each_max=3, metrics=ServerMetrics({}))
         process = await SimulatedProcess(MemoryStorage(partitions=1)).start()
         limited = WaitingLimit(process.runtime, waiting_quota, process.runtime.is_member)
-        told = await process.stable_group("a", "b")
+        joined = await process.stable_group("a", "b")
         process.through(limited)
-        superseded: list[asyncio.Future[Any]] = [process.join("a", told["a"].member_id, metadata=b"other")]
+        superseded: list[asyncio.Future[Any]] = [process.join("a", joined["a"].member_id, metadata=b"other")]
         for _ in range(10):
-            superseded.append(process.join("a", told["a"].member_id, metadata=b"other"))
+            superseded.append(process.join("a", joined["a"].member_id, metadata=b"other"))
             await asyncio.sleep(0.001)
-        last = process.join("a", told["a"].member_id, metadata=b"other")
+        last = process.join("a", joined["a"].member_id, metadata=b"other")
         await asyncio.sleep(0.001)
         assert not last.done()
         assert [await each for each in superseded] == [Superseded()] * len(superseded)
         assert waiting_quota.waiting == 1
-        process.join("b", told["b"].member_id)
+        process.join("b", joined["b"].member_id)
         assert (await last).error is ErrorCode.none
         await asyncio.sleep(0.001)
         assert waiting_quota.waiting == 0
@@ -173,12 +173,12 @@ def test_a_delayed_join_whose_retry_is_answered_at_once_stops_waiting() -> None:
 def test_a_join_that_is_refused_leaves_the_parked_one_where_it_is() -> None:
     async def story() -> None:
         process = await SimulatedProcess(MemoryStorage(partitions=1)).start()
-        told = await process.stable_group("a", "b")
-        parked: asyncio.Future[Any] = process.join("a", told["a"].member_id, metadata=b"other")
+        joined = await process.stable_group("a", "b")
+        parked: asyncio.Future[Any] = process.join("a", joined["a"].member_id, metadata=b"other")
         await asyncio.sleep(0.001)
-        refused = await process.join("a", told["a"].member_id, offers=("of nobody else",))
+        refused = await process.join("a", joined["a"].member_id, offers=("of nobody else",))
         assert refused.error is ErrorCode.inconsistent_group_protocol
-        process.join("b", told["b"].member_id)
+        process.join("b", joined["b"].member_id)
         assert (await parked).error is ErrorCode.none
         await process.runtime.stop()
 
@@ -187,11 +187,11 @@ def test_a_join_that_is_refused_leaves_the_parked_one_where_it_is() -> None:
 
 def test_a_member_is_never_refused() -> None:
     """Its join may be the one that ends the rebalance for which all others wait; it is counted all the same."""
-    asked = Asked()
-    asked.members = {"leader", "follower"}
-    assert [asked.join(member_id) for member_id in ("a", "leader", "follower")] == [[], [], []]
-    assert asked.sync("leader") == []
-    assert (asked.waiting_quota.waiting, len(asked.join("b"))) == (4, 1)
+    layer = LimitedGroups()
+    layer.members = {"leader", "follower"}
+    assert [layer.join(member_id) for member_id in ("a", "leader", "follower")] == [[], [], []]
+    assert layer.sync("leader") == []
+    assert (layer.waiting_quota.waiting, len(layer.join("b"))) == (4, 1)
 
 
 def test_the_join_that_ends_a_rebalance_is_not_refused() -> None:
@@ -200,7 +200,7 @@ def test_the_join_that_ends_a_rebalance_is_not_refused() -> None:
     async def story() -> None:
         waiting_quota = WaitingQuota(each_max=2, metrics=ServerMetrics({}))
         process = await SimulatedProcess(MemoryStorage(partitions=1)).start()
-        told = await process.stable_group("a", "b")
+        joined = await process.stable_group("a", "b")
         process.through(WaitingLimit(process.runtime, waiting_quota, process.runtime.is_member))
         newcomers = [process.join(name) for name in "cd"]
         await asyncio.sleep(0.001)
@@ -208,7 +208,7 @@ def test_the_join_that_ends_a_rebalance_is_not_refused() -> None:
         assert (await process.join("e")).error is ErrorCode.coordinator_load_in_progress
         restarted = process.join("a")
         await asyncio.sleep(0.001)
-        rejoined = process.join("b", told["b"].member_id)
+        rejoined = process.join("b", joined["b"].member_id)
         for each in (*newcomers, restarted, rejoined):
             assert (await each).error is ErrorCode.none
         assert waiting_quota.waiting == 0
@@ -220,57 +220,57 @@ def test_the_join_that_ends_a_rebalance_is_not_refused() -> None:
 @pytest.mark.parametrize("name", ["JoinGroup", "SyncGroup"])
 def test_a_client_that_has_gone_keeps_no_place(name: str) -> None:
     """Although its request is parked until its group is complete."""
-    asked = Asked()
-    service = msgspec.structs.replace(new_service(asked.groups), groups=asked.limited, gone=asked.waiting_quota.release)
+    layer = LimitedGroups()
+    service = msgspec.structs.replace(new_service(layer.groups), groups=layer.limited, gone=layer.waiting_quota.release)
     form = JOIN if name == "JoinGroup" else SYNC
     exchanges = [Exchange(service, name, 5, **form) for _ in range(2)]
-    assert asked.waiting_quota.waiting == 2
+    assert layer.waiting_quota.waiting == 2
     for exchange in exchanges:
         assert exchange.cancel is not None
         exchange.cancel()
-    assert asked.waiting_quota.waiting == 0
+    assert layer.waiting_quota.waiting == 0
     for _ in exchanges:
-        asked.groups.release(JOINED if name == "JoinGroup" else SyncGroupOutcome(error=ErrorCode.none))
-    assert asked.waiting_quota.waiting == 0
+        layer.groups.release(JOINED if name == "JoinGroup" else SyncGroupOutcome(error=ErrorCode.none))
+    assert layer.waiting_quota.waiting == 0
 
 
 def test_a_refused_join_does_not_take_a_waiting_place() -> None:
     """Otherwise one member's name would let any number of requests wait."""
-    asked = Asked()
-    assert asked.join("a") == []
-    asked.groups.outcome = lambda _: JOINED
-    assert asked.join("a") == [JOINED]
-    asked.groups.outcome = parks
-    assert asked.join("b") == []
-    assert len(asked.join("c")) == 1
+    layer = LimitedGroups()
+    assert layer.join("a") == []
+    layer.groups.outcome = lambda _: JOINED
+    assert layer.join("a") == [JOINED]
+    layer.groups.outcome = parks
+    assert layer.join("b") == []
+    assert len(layer.join("c")) == 1
 
 
 def test_heartbeats_never_wait_for_a_place() -> None:
-    asked = Asked()
+    layer = LimitedGroups()
     for member_id in "ab":
-        asked.join(member_id)
+        layer.join(member_id)
     answers: list[Outcome] = []
     heartbeat = Heartbeat(
-        caller=asked.caller("User:alice"),
+        caller=layer.caller("User:alice"),
         group_id=GroupId("g"),
         member_id=MemberId("a"),
         group_instance_id=None,
         generation_id=1,
     )
-    asked.limited.submit(heartbeat, answers.append)
+    layer.limited.submit(heartbeat, answers.append)
     assert answers == [HeartbeatOutcome(error=ErrorCode.none)]
 
 
 def test_a_limit_reached_repeatedly_is_logged_once() -> None:
-    told: list[str] = []
-    quota = Quota[str](20, told.append)
+    reported: list[str] = []
+    quota = Quota[str](20, reported.append)
     for _ in range(100):
         while quota.acquire("alice"):
             pass
         quota.release("alice")
-    assert told == ["alice"]
+    assert reported == ["alice"]
     for _ in range(5):
         quota.release("alice")
     while quota.acquire("alice"):
         pass
-    assert told == ["alice", "alice"]
+    assert reported == ["alice", "alice"]

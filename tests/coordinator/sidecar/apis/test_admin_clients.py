@@ -84,8 +84,8 @@ def test_confluent_lists_and_describes_all_alike(front: Front, groups: dict[str,
     found = {each.group_id for each in stable} & set(groups.values())
     assert found == {groups["ours"], groups["theirs"]}
 
-    asked = admin.describe_consumer_groups(list(groups.values()), request_timeout=WITHIN_S)
-    described = {kind: asked[group_id].result() for kind, group_id in groups.items()}
+    requested = admin.describe_consumer_groups(list(groups.values()), request_timeout=WITHIN_S)
+    described = {kind: requested[group_id].result() for kind, group_id in groups.items()}
     assert [(each.state, len(each.members)) for each in described.values()] == [
         (ConsumerGroupState.STABLE, 1),
         (ConsumerGroupState.STABLE, 1),
@@ -118,13 +118,13 @@ def test_offsets_are_set_and_read_through_the_sidecar(front: Front, groups: dict
     def set_to(group_id: str, offset: int) -> None:
         wanted = ConsumerGroupTopicPartitions(group_id, [TopicPartition(front.topic, 2, offset)])
         (future,) = admin.alter_consumer_group_offsets([wanted], request_timeout=WITHIN_S).values()
-        (told,) = future.result().topic_partitions
-        if told.error:
-            raise KafkaException(told.error)
+        (reported,) = future.result().topic_partitions
+        if reported.error:
+            raise KafkaException(reported.error)
 
     set_to(groups["left"], 9)
-    asked = ConsumerGroupTopicPartitions(groups["left"], [TopicPartition(front.topic, 2)])
-    (future,) = admin.list_consumer_group_offsets([asked], request_timeout=WITHIN_S).values()
+    requested = ConsumerGroupTopicPartitions(groups["left"], [TopicPartition(front.topic, 2)])
+    (future,) = admin.list_consumer_group_offsets([requested], request_timeout=WITHIN_S).values()
     assert [each.offset for each in future.result().topic_partitions] == [9]
     for kind in ("ours", "theirs"):
         with pytest.raises(KafkaException) as refused:
@@ -144,14 +144,16 @@ def test_settings_are_altered_and_described_by_confluent(groups: dict[str, str],
     )
     (altered,) = admin.incremental_alter_configs([resource], request_timeout=WITHIN_S).values()
     altered.result()
-    asked = ConfigResource(ConfigResource.Type.GROUP, groups["ours"])
+    requested = ConfigResource(ConfigResource.Type.GROUP, groups["ours"])
 
-    def told() -> tuple[str, str]:
-        (described,) = admin.describe_configs([asked], request_timeout=WITHIN_S).values()
+    def reported() -> tuple[str, str]:
+        (described,) = admin.describe_configs([requested], request_timeout=WITHIN_S).values()
         entries = described.result()
         return entries["members.learner.timeout.ms"].value, entries["consumer.session.timeout.ms"].value
 
-    until_so(lambda: told() == ("60000", "50000"), told)  # a broker shows a change when it has followed the controller
+    until_so(
+        lambda: reported() == ("60000", "50000"), reported
+    )  # a broker shows a change when it has followed the controller
 
 
 async def test_members_are_administered_through_the_sidecar(front: Front, groups: dict[str, str]) -> None:
@@ -188,8 +190,8 @@ async def test_a_group_with_settings_alone_is_listed(front: Front) -> None:
         await until_empty_at(front.broker, group_id)
         assert (await direct.ask("DeleteGroups", 2, groups_names=[group_id]))["results"][0]["error_code"] == 0
         assert await listed() == ["consumer classic"]
-        told = await through.ask("DescribeGroups", 6, groups=[group_id], include_authorized_operations=True)
-        (described,) = told["groups"]
+        response = await through.ask("DescribeGroups", 6, groups=[group_id], include_authorized_operations=True)
+        (described,) = response["groups"]
         assert (described["error_code"], described["group_state"], described["protocol_type"]) == (
             0,
             "Empty",

@@ -88,9 +88,9 @@ async def test_a_user_sees_the_groups_it_may_describe(broker: SecuredBroker, mus
             scene.name("seen", each) for each in ("forgotten", "left", "member", "theirs")
         ]
         assert len(await _listed(admin, scene)) == 8
-        asked = [scene.name(side, each) for each in ("member", "theirs", "left") for side in ("seen", "hidden")]
-        answer = await alice.ask("DescribeGroups", 6, groups=asked, include_authorized_operations=True)
-        assert [each["group_id"] for each in answer["groups"]] == asked
+        requested = [scene.name(side, each) for each in ("member", "theirs", "left") for side in ("seen", "hidden")]
+        answer = await alice.ask("DescribeGroups", 6, groups=requested, include_authorized_operations=True)
+        assert [each["group_id"] for each in answer["groups"]] == requested
         assert [(each["error_code"], each["group_state"]) for each in answer["groups"]] == [
             (0, "Stable"),
             (30, ""),
@@ -111,10 +111,10 @@ async def test_a_user_deletes_the_groups_it_may_delete(broker: SecuredBroker, mu
         acls = [Acl("alice", "group", each, "DELETE") for each in (left, member, theirs)]
         add_acls(broker.admin(), *acls)
         async with speaking(muster.bootstrap, "alice") as alice:
-            asked = [scene.name("hidden", "left"), left, member, scene.name("seen", "forgotten"), theirs]
-            answer = await alice.ask("DeleteGroups", 2, groups_names=asked)
+            requested = [scene.name("hidden", "left"), left, member, scene.name("seen", "forgotten"), theirs]
+            answer = await alice.ask("DeleteGroups", 2, groups_names=requested)
             assert [(each["group_id"], each["error_code"]) for each in answer["results"]] == list(
-                zip(asked, (30, 0, 68, 30, 68), strict=True)
+                zip(requested, (30, 0, 68, 30, 68), strict=True)
             )
         kept = {scene.name(side, each) for side in ("seen", "hidden") for each in ("member", "theirs", "forgotten")}
         assert set(await _listed(admin, scene)) == kept | {scene.name("hidden", "left")}
@@ -164,13 +164,13 @@ async def test_moving_a_group_needs_read_and_seeing_its_members_needs_describe(
             assert [each["error_code"] for each in answer["responses"]] == [altered], name
         may_see = 30 if rights == ("READ",) else 0  # ALTER_CONFIGS implies DESCRIBE_CONFIGS
         for name, expected in (("members", described), ("members.move", described), ("target.group.size", may_see)):
-            asked = {"resource_type": 32, "resource_name": group_id, "configuration_keys": [name]}
+            request = {"resource_type": 32, "resource_name": group_id, "configuration_keys": [name]}
             answer = await bob.ask(
-                "DescribeConfigs", 4, resources=[asked], include_synonyms=False, include_documentation=False
+                "DescribeConfigs", 4, resources=[request], include_synonyms=False, include_documentation=False
             )
-            (told,) = answer["results"]
-            assert told["error_code"] == expected, name
-            assert not (expected and told["configs"])
+            (reported,) = answer["results"]
+            assert reported["error_code"] == expected, name
+            assert not (expected and reported["configs"])
     remove_acls(broker.admin(), *acls)
 
 
@@ -189,15 +189,16 @@ async def _altered(connection: Connection, *group_ids: str) -> list[int]:
 
 async def _described(connection: Connection, *group_ids: str) -> list[Any]:
     """The configs of each group, or the error."""
-    asked = {"resource_type": 32, "configuration_keys": ["target.group.size"]}
+    request = {"resource_type": 32, "configuration_keys": ["target.group.size"]}
     answer: Fields = await connection.ask(
         "DescribeConfigs",
         4,
-        resources=[{**asked, "resource_name": each} for each in group_ids],
+        resources=[{**request, "resource_name": each} for each in group_ids],
         include_synonyms=False,
         include_documentation=False,
     )
-    told = {each["resource_name"]: each for each in answer["results"]}
+    reported = {each["resource_name"]: each for each in answer["results"]}
     return [
-        told[each]["error_code"] or {one["name"]: one["value"] for one in told[each]["configs"]} for each in group_ids
+        reported[each]["error_code"] or {one["name"]: one["value"] for one in reported[each]["configs"]}
+        for each in group_ids
     ]

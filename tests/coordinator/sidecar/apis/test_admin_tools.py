@@ -155,7 +155,7 @@ def test_settings_are_altered_and_described_together(front: Front, living: dict[
     )
     assert "target.group.size=0: should be a whole number" in refused
     printed = tool(front, JavaTool.CONFIGS, "--describe", *group)
-    told = {line.split()[0] for line in printed.splitlines()[1:] if line.strip()}
-    assert told == {"target.group.size=3", "consumer.session.timeout.ms=50000"}
+    reported = {line.split()[0] for line in printed.splitlines()[1:] if line.strip()}
+    assert reported == {"target.group.size=3", "consumer.session.timeout.ms=50000"}
     deleted = ("--delete-config", "target.group.size,consumer.session.timeout.ms")
     assert "Completed updating" in tool(front, JavaTool.CONFIGS, "--alter", *group, *deleted)

@@ -68,7 +68,7 @@ def streams(topic: str, member: dict[str, Any]) -> tuple[Any, type[Any]]:
     return request, StreamsGroupHeartbeatResponse
 
 
-class Somebody:
+class DirectMember:
     """A direct member of a group upstream, of the type that `heartbeat` determines."""
 
     def __init__(self, link: UpstreamLink, topic: str) -> None:
@@ -80,7 +80,9 @@ class Somebody:
         """Send the first heartbeat, or the last one."""
         member = {"group_id": KafkaGroupId(group_id), "member_id": self._member_id, "member_epoch": i32(epoch)}
         request, response = heartbeat(self._topic, member)
-        answer = await self._link.ask_coordinator(group_id, request, response, error_of=lambda told: told.error_code)
+        answer = await self._link.ask_coordinator(
+            group_id, request, response, error_of=lambda reported: reported.error_code
+        )
         assert answer.error_code is ErrorCode.none, answer
 
 
@@ -91,11 +93,11 @@ def front(kafka_broker: Broker) -> Iterator[Front]:
 
 
 @pytest.fixture
-async def somebody(front: Front) -> AsyncIterator[Somebody]:
+async def direct_member(front: Front) -> AsyncIterator[DirectMember]:
     link = UpstreamLink(front.broker.bootstrap, give_up=unexpected)
     await link.open()
     try:
-        yield Somebody(link, front.topic)
+        yield DirectMember(link, front.topic)
     finally:
         await link.close()
 
@@ -135,9 +137,9 @@ async def listed(connection: Connection, group_id: str, *types: str) -> list[Fie
 
 async def setting(connection: Connection, group_id: str) -> str | None:
     """Set a Muster config, so that the group is known here."""
-    asked = {"resource_type": GROUP, "resource_name": group_id, "configuration_keys": [CONFIG]}
+    request = {"resource_type": GROUP, "resource_name": group_id, "configuration_keys": [CONFIG]}
     answer = await connection.ask(
-        "DescribeConfigs", 4, resources=[asked], include_synonyms=False, include_documentation=False
+        "DescribeConfigs", 4, resources=[request], include_synonyms=False, include_documentation=False
     )
     (config,) = answer["results"][0]["configs"]
     value: str | None = config["value"]
@@ -154,19 +156,19 @@ async def assert_told_alike(through: Connection, direct: Connection, group_id: s
 
 @pytest.mark.parametrize("heartbeat", [consumer, share, streams], ids=lambda heartbeat: heartbeat.__name__)
 async def test_a_group_that_is_of_another_type_upstream_is_the_brokers(
-    front: Front, somebody: Somebody, heartbeat: Heartbeat
+    front: Front, direct_member: DirectMember, heartbeat: Heartbeat
 ) -> None:
     """With and without members: what Muster knows of it is not shown as that group, nor deleted with it."""
     async with talking(front.muster.bootstrap) as through, talking(front.broker.bootstrap) as direct:
         group_id = await once_ours(front, through, direct)
         assert (await described(through, group_id, 5))["group_state"] == "Empty"
 
-        await somebody.beat(heartbeat, group_id, JOINS)
+        await direct_member.beat(heartbeat, group_id, JOINS)
         await assert_told_alike(through, direct, group_id, heartbeat.__name__)
         assert await deleted(through, group_id) == NON_EMPTY_GROUP
         assert await setting(through, group_id) == VALUE
 
-        await somebody.beat(heartbeat, group_id, LEAVES)
+        await direct_member.beat(heartbeat, group_id, LEAVES)
         await assert_told_alike(through, direct, group_id, heartbeat.__name__)
         assert await deleted(through, group_id) == 0
         assert await setting(through, group_id) == VALUE

@@ -81,17 +81,17 @@ async def test_groups_are_described_as_kafka_describes_them(front: Front, versio
     answers = {}
     async with talking(front.broker.bootstrap) as direct, talking(front.muster.bootstrap) as through:
         await scene.set_up(direct, through)
-        asked = ("theirs", "empty", "nobody", "member", "theirs")
+        arguments = ("theirs", "empty", "nobody", "member", "theirs")
         for side, connection in (("direct", direct), ("through", through)):
             answers[side] = await connection.ask(
-                "DescribeGroups", version, groups=scene.names(side, *asked), include_authorized_operations=True
+                "DescribeGroups", version, groups=scene.names(side, *arguments), include_authorized_operations=True
             )
         only_theirs = await through.ask(
-            "DescribeGroups", version, groups=scene.names("direct", *asked), include_authorized_operations=True
+            "DescribeGroups", version, groups=scene.names("direct", *arguments), include_authorized_operations=True
         )
-    assert len(answers["direct"]["groups"]) == len(asked)
+    assert len(answers["direct"]["groups"]) == len(arguments)
     answers["direct"]["groups"] = list({each["group_id"]: each for each in answers["direct"]["groups"]}.values())
-    assert [each["group_id"] for each in answers["through"]["groups"]] == scene.names("through", *asked[:-1])
+    assert [each["group_id"] for each in answers["through"]["groups"]] == scene.names("through", *arguments[:-1])
     by_name = {side: scene.mine(answer["groups"], "group_id") for side, answer in answers.items()}
     assert by_name["through"] == by_name["direct"]
     assert scene.mine(only_theirs["groups"], "group_id") == by_name["direct"]
@@ -138,9 +138,9 @@ async def test_groups_are_deleted_as_kafka_deletes_them(front: Front, version: i
     results = {}
     async with talking(front.broker.bootstrap) as direct, talking(front.muster.bootstrap) as through:
         await scene.set_up(direct, through)
-        asked = ("theirs", "empty", "nobody", "member", "empty")
+        arguments = ("theirs", "empty", "nobody", "member", "empty")
         for side, connection in (("direct", direct), ("through", through)):
-            answer = await connection.ask("DeleteGroups", version, groups_names=scene.names(side, *asked))
+            answer = await connection.ask("DeleteGroups", version, groups_names=scene.names(side, *arguments))
             assert len(answer["results"]) == 4
             results[side] = {scene.plain(each["group_id"]): each["error_code"] for each in answer["results"]}
             again = await connection.ask("DeleteGroups", version, groups_names=scene.names(side, "empty"))
@@ -150,8 +150,8 @@ async def test_groups_are_deleted_as_kafka_deletes_them(front: Front, version: i
         gone = scene.name("through", "empty")
         for connection in (direct, through):
             assert await committed(connection, gone, front.topic) == {}
-            told = await connection.ask("DescribeGroups", 5, groups=[gone], include_authorized_operations=False)
-            assert told["groups"][0]["group_state"] == "Dead"
+            response = await connection.ask("DescribeGroups", 5, groups=[gone], include_authorized_operations=False)
+            assert response["groups"][0]["group_state"] == "Dead"
         await formed(through, gone, front.topic)
 
 
@@ -224,7 +224,7 @@ async def test_settings_of_both_are_described_in_one_answer(front: Front, versio
     """Kafka's unchanged, followed by ours; names select among both; other resources are unchanged."""
     group_id = new_name("described")
 
-    def asked(*names: str) -> dict[str, Any]:
+    def requested(*names: str) -> dict[str, Any]:
         resources = [
             {"resource_type": GROUP, "resource_name": group_id, "configuration_keys": names or None},
             {"resource_type": TOPIC, "resource_name": front.topic, "configuration_keys": ["cleanup.policy"]},
@@ -233,13 +233,13 @@ async def test_settings_of_both_are_described_in_one_answer(front: Front, versio
 
     async with talking(front.broker.bootstrap) as direct, talking(front.muster.bootstrap) as through:
         for names in ((), (KAFKAS, OURS), (KAFKAS,), (OURS,), ("members",)):
-            theirs = (await direct.ask("DescribeConfigs", version, **asked(*names)))["results"]
-            merged = (await through.ask("DescribeConfigs", version, **asked(*names)))["results"]
+            theirs = (await direct.ask("DescribeConfigs", version, **requested(*names)))["results"]
+            merged = (await through.ask("DescribeConfigs", version, **requested(*names)))["results"]
             by_type = {each["resource_type"]: each for each in merged}
             for each in theirs:
-                told = by_type[each["resource_type"]]
+                reported = by_type[each["resource_type"]]
                 count = len(each["configs"])
-                assert {**told, "configs": told["configs"][:count]} == each, names
+                assert {**reported, "configs": reported["configs"][:count]} == each, names
             added = [each["name"] for each in by_type[GROUP]["configs"]][len(theirs[0]["configs"]) :]
             assert (OURS in added, "members" in added) == (not names or OURS in names, "members" in names)
 
@@ -269,12 +269,12 @@ async def test_settings_of_both_are_changed_all_or_none(front: Front, version: i
             return [each["error_code"] for each in answer["responses"]]
 
         async def values(group_id: str) -> tuple[str | None, str | None]:
-            asked = {"resource_type": GROUP, "resource_name": group_id, "configuration_keys": [KAFKAS, OURS]}
+            request = {"resource_type": GROUP, "resource_name": group_id, "configuration_keys": [KAFKAS, OURS]}
             answer = await through.ask(
-                "DescribeConfigs", 4, resources=[asked], include_synonyms=False, include_documentation=False
+                "DescribeConfigs", 4, resources=[request], include_synonyms=False, include_documentation=False
             )
-            told = {each["name"]: each["value"] for each in answer["results"][0]["configs"]}
-            return told[KAFKAS], told[OURS]
+            reported = {each["name"]: each["value"] for each in answer["results"][0]["configs"]}
+            return reported[KAFKAS], reported[OURS]
 
         async def until_values(group_id: str, wanted: tuple[str | None, str | None]) -> None:
             """A broker acknowledges a change when the controller has it, and shows it when it has caught up."""

@@ -68,9 +68,9 @@ def run(arguments: list[str], bootstrap: str, group_id: str = "", *options: str)
 def test_a_broker_is_named_as_one(front: Front, upstreams: str, arguments: list[str]) -> None:
     """On a broker's own machine it listens at the default address."""
     done = run(arguments, front.broker.bootstrap, upstreams)
-    said = f"{front.broker.bootstrap} is a Kafka broker, not Muster: name the sidecar (--bootstrap, MUSTER_BOOTSTRAP)\n"
+    text = f"{front.broker.bootstrap} is a Kafka broker, not Muster: name the sidecar (--bootstrap, MUSTER_BOOTSTRAP)\n"
     assert (done.exit_code, done.stdout) == (2, "")
-    assert done.stderr.endswith(said)
+    assert done.stderr.endswith(text)
 
 
 @pytest.mark.parametrize("arguments", CHANGES, ids=" ".join)
@@ -96,10 +96,10 @@ def test_a_group_of_a_newer_type_is_not_called_unknown(front: Front) -> None:
         for arguments in [*CHANGES, ["members", "list", "GROUP"], ["groups", "repair", "GROUP"]]:
             done = run(arguments, front.muster.bootstrap, consumer.group_id)
             assert (done.exit_code, done.stdout) == (1, ""), arguments
-            said = (
+            text = (
                 f"{consumer.group_id} is not a classic group, but one of the newer type consumer, coordinated upstream"
             )
-            assert said in done.stderr, arguments
+            assert text in done.stderr, arguments
     finally:
         consumer.end()
 

@@ -16,7 +16,7 @@ from muster.coordinator.sidecar.apis.consumer_group_heartbeat import CONSUMER_GR
 from tests.coordinator.kio_client import filled
 from tests.coordinator.sidecar.relaying import Client, Relay, relaying
 from tests.coordinator.sidecar.scripted_broker import (
-    Asked,
+    ReceivedRequest,
     ScriptedBroker,
     asking,
     read_response,
@@ -49,12 +49,12 @@ async def listening(
         ) as relay,
     ):
 
-        def script(asked: Asked) -> None:
-            if asked.api_key == CONSUMER_GROUP_HEARTBEAT:
+        def script(requested: ReceivedRequest) -> None:
+            if requested.api_key == CONSUMER_GROUP_HEARTBEAT:
                 fields = {"member_id": "m", "member_epoch": 0, "heartbeat_interval": timedelta(0), "assignment": None}
-                asked.tell(response(CONSUMER_GROUP_HEARTBEAT, asked.api_version, error_code=error, **fields))
+                requested.tell(response(CONSUMER_GROUP_HEARTBEAT, requested.api_version, error_code=error, **fields))
             else:
-                broker.usual(asked)
+                broker.usual(requested)
 
         broker.script = script
         yield broker, relay, await relay.connect(1)
@@ -66,7 +66,7 @@ def beat(member_epoch: int, *, group_id: str = OURS, version: int = 1, number: i
     return asking(filled(load_request_schema(CONSUMER_GROUP_HEARTBEAT, version), fields), number)
 
 
-def told(payload: bytes, version: int = 1) -> Any:
+def response_of(payload: bytes, version: int = 1) -> Any:
     """The response, which may have a message only with an error."""
     return read_response(CONSUMER_GROUP_HEARTBEAT, version, payload)
 
@@ -93,10 +93,10 @@ async def test_the_client_gets_an_error(
     async with listening(error) as (broker, relay, client):
         sent = beat(member_epoch, group_id=group_id, version=version)
         for times in (1, 2):
-            answer = told(await client.ask(sent), version)
+            answer = response_of(await client.ask(sent), version)
             assert answer.error_code is expected
             assert ("muster release" in (answer.error_message or "")) is (expected is not error)
-            assert [asked.frame for asked in broker.asked] == [sent[4:]] * times
+            assert [requested.frame for requested in broker.asked] == [sent[4:]] * times
             assert relay.relayed.consumer_group_heartbeats_deferred == times * (expected is not error)
 
 
@@ -150,7 +150,7 @@ async def test_shutdown_does_not_wait_for_the_delay() -> None:
         (connection,) = relay.listening.connections
         await until(lambda: connection._conversation.answers.is_delaying)
         relay.drain()
-        assert told((await client.answer())[1]).error_code is NOT_YET
+        assert response_of((await client.answer())[1]).error_code is NOT_YET
         assert await client.rest() == b""
 
 
@@ -173,5 +173,5 @@ async def test_the_last_response_of_a_lost_broker_is_delivered() -> None:
         (connection,) = relay.listening.connections
         await until(lambda: connection._conversation.answers.is_delaying)
         broker.connections[0].hang_up()
-        assert told((await client.answer())[1]).error_code is NOT_YET
+        assert response_of((await client.answer())[1]).error_code is NOT_YET
         assert await client.rest() == b""

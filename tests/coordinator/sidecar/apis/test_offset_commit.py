@@ -24,9 +24,9 @@ from tests.coordinator.kio_client import filled
 from tests.coordinator.sidecar.groups.test_routing import Upstream, router
 from tests.coordinator.sidecar.relaying import Client, Relay, relaying
 from tests.coordinator.sidecar.scripted_broker import (
-    Asked,
-    Holding,
+    ReceivedRequest,
     ScriptedBroker,
+    WithheldResponses,
     asking,
     read_response,
     response,
@@ -136,12 +136,12 @@ def committed(payload: bytes) -> list[ErrorCode]:
 def answering(broker: ScriptedBroker, *errors: ErrorCode) -> None:
     """Have the broker answer commits with these errors, one for each partition."""
 
-    def script(asked: Asked) -> None:
-        if asked.api_key == OFFSET_COMMIT:
+    def script(requested: ReceivedRequest) -> None:
+        if requested.api_key == OFFSET_COMMIT:
             partitions = [{"partition_index": at, "error_code": error} for at, error in enumerate(errors)]
-            asked.tell(response(OFFSET_COMMIT, 9, topics=[{"name": "orders", "partitions": partitions}]))
+            requested.tell(response(OFFSET_COMMIT, 9, topics=[{"name": "orders", "partitions": partitions}]))
         else:
-            broker.usual(asked)
+            broker.usual(requested)
 
     broker.script = script
 
@@ -177,8 +177,8 @@ async def test_a_commit_for_a_topic_id_of_zeros_is_refused() -> None:
             "member_id": "m",
             "topics": [{"topic_id": None, "partitions": [partition]}],
         }
-        told = await client.ask(asking(filled(load_request_schema(OFFSET_COMMIT, 10), body)))
-        answer = read_response(OFFSET_COMMIT, 10, told)
+        response = await client.ask(asking(filled(load_request_schema(OFFSET_COMMIT, 10), body)))
+        answer = read_response(OFFSET_COMMIT, 10, response)
         assert answer.topics[0].partitions[0].error_code is ErrorCode.unknown_topic_id
 
 
@@ -192,7 +192,7 @@ async def test_before_the_log_is_read_a_commit_goes_to_the_broker_if_others_have
         assert not relay.groups.commands
     async with staged(router(Upstream(nobody=True), is_loaded=False)) as (_, broker, relay, client):
         relay.groups.outcome = lambda _: loading
-        held = Holding(broker, METADATA)
+        held = WithheldResponses(broker, METADATA)
         client.send(commit(0))
         await until(lambda: held.asked)  # which topics exist: each gets the error
         assert relay.groups.commands
@@ -212,7 +212,7 @@ async def test_a_refusal_that_asks_the_broker_first_ends_with_it() -> None:
     """Otherwise it would wait for ever."""
     async with staged() as (_, broker, relay, client):
         relay.groups.outcome = lambda _: REFUSED
-        held = Holding(broker, METADATA)
+        held = WithheldResponses(broker, METADATA)
         client.send(commit(0))
         await until(lambda: held.asked)
         (working,) = at_work(OFFSET_COMMIT)
@@ -243,9 +243,9 @@ async def test_a_request_after_the_broker_is_lost_ends_at_once() -> None:
 async def test_a_broker_that_deletes_no_offsets_does_not_keep_the_shadow_out() -> None:
     """The group's commits continue, and a response that comes too late is dropped."""
     async with staged() as (stage, broker, relay, client):
-        held = Holding(broker, OFFSET_DELETE)
-        told = read_response(OFFSET_DELETE, 0, await client.ask(delete_offsets()))
-        assert told.error_code is ErrorCode.coordinator_not_available
+        held = WithheldResponses(broker, OFFSET_DELETE)
+        reply = read_response(OFFSET_DELETE, 0, await client.ask(delete_offsets()))
+        assert reply.error_code is ErrorCode.coordinator_not_available
         assert stage.shadows.steps == ["out", "in"]
         other = await relay.connect(1)
         answering(broker, ErrorCode.none)
@@ -259,10 +259,10 @@ async def test_a_broker_that_deletes_no_groups_does_not_keep_their_shadows_out()
     """No client could join meanwhile."""
     async with staged() as (stage, broker, _, client):
         stage.shadows.is_owned = False
-        Holding(broker, DELETE_GROUPS)
+        WithheldResponses(broker, DELETE_GROUPS)
         body = filled(load_request_schema(DELETE_GROUPS, 2), {"groups_names": (GROUP,)})
-        told = read_response(DELETE_GROUPS, 2, await client.ask(asking(body)))
-        assert [each.error_code for each in told.results] == [ErrorCode.coordinator_not_available]
+        response = read_response(DELETE_GROUPS, 2, await client.ask(asking(body)))
+        assert [each.error_code for each in response.results] == [ErrorCode.coordinator_not_available]
         assert stage.shadows.steps == ["out", "in"]
 
 

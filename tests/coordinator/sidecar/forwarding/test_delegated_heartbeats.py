@@ -45,7 +45,7 @@ async def error(client: Client) -> ErrorCode:
     return ErrorCode(error_of("Heartbeat", 3, await client.ask(heartbeat())))
 
 
-def heard(stage: Stage) -> list[int]:
+def heartbeat_times(stage: Stage) -> list[int]:
     """The times at which the owner recorded the member as heard."""
     return stage.groups.tickets[-1].touched
 
@@ -53,11 +53,11 @@ def heard(stage: Stage) -> list[int]:
 async def test_equal_heartbeats_of_the_connection_are_answered_by_the_edge() -> None:
     """The owner is notified of the members, once for those that come together; another connection is another client."""
     async with granting() as (stage, client):
-        before = len(heard(stage))
+        before = len(heartbeat_times(stage))
         for _ in range(30):
             assert await error(client) is ErrorCode.none
         assert len(stage.groups.commands) == 1
-        await until(lambda: len(heard(stage)) > before)
+        await until(lambda: len(heartbeat_times(stage)) > before)
         other = await stage.frontend.connect(1)
         assert await error(other) is ErrorCode.none
         assert len(stage.groups.commands) == 2
@@ -145,12 +145,12 @@ async def test_heartbeats_are_reported_before_anything_else_is_sent(monkeypatch:
     """A heartbeat then counts before the join after it."""
     monkeypatch.setattr(delegation, "REPORT_WITHIN_S", 60.0)
     async with granting() as (stage, client):
-        before = len(heard(stage))
+        before = len(heartbeat_times(stage))
         assert await error(client) is ErrorCode.none
-        assert len(heard(stage)) == before
+        assert len(heartbeat_times(stage)) == before
         client.send(join(5))
         await until(lambda: stage.groups.parked)
-        assert len(heard(stage)) == before + 1
+        assert len(heartbeat_times(stage)) == before + 1
 
 
 async def test_unreported_heartbeats_are_reported_once_the_owner_is_reached_again(

@@ -21,7 +21,7 @@ from muster.events.ids import MemberId
 from tests.coordinator.kio_client import frame, parse, with_length
 from tests.coordinator.sidecar.forwarding.stage import FRONTEND, forwarding
 from tests.coordinator.sidecar.relay.test_relay import heartbeat, join, leave, sync
-from tests.coordinator.sidecar.scripted_broker import DESCRIBE_GROUPS, Asked, allowing
+from tests.coordinator.sidecar.scripted_broker import DESCRIBE_GROUPS, ReceivedRequest, allowing
 from tests.waiting import until
 
 JOINED = JoinGroupOutcome(member_id=MemberId("m"), generation_id=7)
@@ -46,11 +46,11 @@ async def test_the_broker_is_queried_on_the_clients_own_connection() -> None:
     """The client needs READ on the group: what the broker denies to the client is denied."""
     async with forwarding() as stage:
 
-        def denies(asked: object) -> None:
-            if asked.api_key == DESCRIBE_GROUPS:  # type: ignore[attr-defined]
-                asked.tell(allowing(asked, 0))  # type: ignore[attr-defined, arg-type]
+        def denies(requested: object) -> None:
+            if requested.api_key == DESCRIBE_GROUPS:  # type: ignore[attr-defined]
+                requested.tell(allowing(requested, 0))  # type: ignore[attr-defined, arg-type]
             else:
-                stage.broker.usual(asked)  # type: ignore[arg-type]
+                stage.broker.usual(requested)  # type: ignore[arg-type]
 
         stage.broker.script = denies
         client = await stage.frontend.connect(1)
@@ -210,12 +210,12 @@ async def test_a_join_that_the_owner_hands_over_goes_to_the_next_one() -> None:
 async def test_a_join_at_a_broker_that_is_not_the_coordinator_is_refused_at_once() -> None:
     """It does not wait for the next owner, which would get the same answer from the client's broker."""
     async with forwarding() as stage:
-        asked = 0
+        count = 0
 
-        def coordinates_nothing(request: Asked) -> None:
-            nonlocal asked
+        def coordinates_nothing(request: ReceivedRequest) -> None:
+            nonlocal count
             if request.api_key == DESCRIBE_GROUPS:
-                asked += 1
+                count += 1
                 request.tell(allowing(request, 0, error=ErrorCode.not_coordinator))
             else:
                 stage.broker.usual(request)
@@ -223,7 +223,7 @@ async def test_a_join_at_a_broker_that_is_not_the_coordinator_is_refused_at_once
         stage.broker.script = coordinates_nothing
         client = await stage.frontend.connect(1)
         assert error_of("JoinGroup", 3, await client.ask(join())) == ErrorCode.not_coordinator
-        assert asked == 1
+        assert count == 1
         assert stage.groups.commands == []
 
 

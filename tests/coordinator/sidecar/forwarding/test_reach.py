@@ -36,8 +36,8 @@ async def test_a_process_that_reaches_an_owner_is_ready_and_one_that_loses_all_i
         assert (reach.not_ready or "", reach.lost_ms) == ("", TAKEOVER_MS)
         clock.now_ms += 1
         reach.check()
-        said = reach.not_ready or ""
-        assert said.startswith("this process has reached no owner of a partition for 15 s; node 2 at 127.0.0.1:")
+        reported = reach.not_ready or ""
+        assert reported.startswith("this process has reached no owner of a partition for 15 s; node 2 at 127.0.0.1:")
         stage.give_to(stage.frontend.service.cluster.node)
         reach.check()
         assert (reach.not_ready or "", reach.lost_ms) == ("", 0)
@@ -60,8 +60,8 @@ async def test_metrics_and_status_show_whether_each_owner_is_reached() -> None:
         assert (reached.node_id, reached.reached, reached.error) == (2, True, "")
         await stage.owner.end()
         await until(lambda: links_status(stage.links.states(), 0).to[0].error)
-        told = links_status(stage.links.states(), 7_000)
-        assert (told.to[0].reached, told.no_owner_reached_ms) == (False, 7_000)
+        reported = links_status(stage.links.states(), 7_000)
+        assert (reported.to[0].reached, reported.no_owner_reached_ms) == (False, 7_000)
         links, seconds = LinkMetrics(stage.links.states, lambda: 7_000).collect()
         assert {sample.labels["state"]: sample.value for sample in links.samples} == {"reached": 0, "not-reached": 1}
         assert [sample.value for sample in seconds.samples] == [7.0]

@@ -98,13 +98,13 @@ async def test_reauthentication_makes_another_client() -> None:
         await stage.until_delegated()
         await client.ask(heartbeat())
         assert len(stage.groups.commands) == 1
-        asked = stage.broker.keys_asked().count(DESCRIBE_GROUPS)
+        requested = stage.broker.keys_asked().count(DESCRIBE_GROUPS)
         connection = next(iter(stage.frontend.listening.connections))
         assert isinstance(connection, ClientSide)
         connection.authenticated(connection.peer.principal)
         await client.ask(heartbeat())
         assert len(stage.groups.commands) == 2
-        assert stage.broker.keys_asked().count(DESCRIBE_GROUPS) == asked + 1
+        assert stage.broker.keys_asked().count(DESCRIBE_GROUPS) == requested + 1
 
 
 async def test_a_heartbeat_with_an_old_answer_is_requested_again() -> None:
@@ -198,8 +198,8 @@ async def test_groups_of_two_owners_are_divided() -> None:
             stage.deleted.clear()
             stage.owner.deleted.clear()
             names = tuple(f"group-{each}" for each in range(number))
-            asked = with_length(frame("DeleteGroups", 1, correlation_id=1, groups_names=names))
-            results = parse("DeleteGroups", 1, await client.ask(asked)).results
+            requested = with_length(frame("DeleteGroups", 1, correlation_id=1, groups_names=names))
+            results = parse("DeleteGroups", 1, await client.ask(requested)).results
             assert sorted(each.group_id for each in results) == sorted(names)
             assert sorted((*stage.deleted, *stage.owner.deleted)) == sorted(names)
             assert stage.deleted
@@ -212,8 +212,8 @@ async def test_an_owner_of_none_of_many_groups_says_so(monkeypatch: pytest.Monke
         stage.owner.assigned = False
         client = await stage.frontend.connect(1)
         names = tuple(f"group-{each}" for each in range(3_000))
-        asked = with_length(frame("DeleteGroups", 1, correlation_id=1, groups_names=names))
-        results = parse("DeleteGroups", 1, await client.ask(asked)).results
+        requested = with_length(frame("DeleteGroups", 1, correlation_id=1, groups_names=names))
+        results = parse("DeleteGroups", 1, await client.ask(requested)).results
         assert {each.error_code for each in results} == {ErrorCode.coordinator_not_available}
         assert stage.owner.deleted == []
 
@@ -321,10 +321,10 @@ async def test_groups_with_long_ids_are_listed_whole_and_in_order() -> None:
         stage.owner.requests._list_own = list_own
         stage.owner.requests.received(frontend, ListOwned(7))
         await until(lambda: any(isinstance(each, Owned) and each.is_last for each in frontend.told))
-        told = [each for each in frontend.told if isinstance(each, Owned)]
-        assert [group for each in told for group in each.groups] == groups
-        assert [each.is_last for each in told] == [False] * (len(told) - 1) + [True]
-        assert max(len(encode(each)) for each in told) < PART_BYTES
+        reported = [each for each in frontend.told if isinstance(each, Owned)]
+        assert [group for each in reported for group in each.groups] == groups
+        assert [each.is_last for each in reported] == [False] * (len(reported) - 1) + [True]
+        assert max(len(encode(each)) for each in reported) < PART_BYTES
 
 
 async def test_an_answer_is_never_taken_for_the_next_requests() -> None:
@@ -336,8 +336,8 @@ async def test_an_answer_is_never_taken_for_the_next_requests() -> None:
         for _ in range(2):
             stage.owner.requests.received(frontend, Forwarded(1, "", join()[4:]))
             await until(lambda: len(frontend.told) == 1)
-            asked = frontend.told.pop()
-            assert isinstance(asked, AskBroker)
+            requested = frontend.told.pop()
+            assert isinstance(requested, AskBroker)
         assert stage.groups.commands == []
 
 

@@ -71,13 +71,13 @@ async def test_a_cluster_that_does_not_answer_is_to_blame_and_no_member(
     """None of them could be removed; the request is limited by the move's time."""
     _, _, upstream = adoption(answer)
     await upstream.list_members(1_000, within_ms=1)
-    said = upstream.reason(21_000)
-    assert said.startswith(
+    reported = upstream.reason(21_000)
+    assert reported.startswith(
         "no member could be removed upstream for the last 20 s: the upstream cluster did not respond"
     )
-    assert why in said
-    assert said.endswith("; still there: own-1 at 10.0.0.1")
-    assert "joined again in time" not in said
+    assert why in reported
+    assert reported.endswith("; still there: own-1 at 10.0.0.1")
+    assert "joined again in time" not in reported
 
 
 async def test_members_that_did_not_come_while_the_cluster_answered_are_to_blame() -> None:

@@ -10,7 +10,7 @@ from muster.coordinator.sidecar.groups.in_flight_commits import InFlightCommits
 from muster.events.ids import GroupId
 from tests.coordinator.kio_client import frame, with_length
 from tests.coordinator.sidecar.relaying import relaying
-from tests.coordinator.sidecar.scripted_broker import Holding, scripted_broker
+from tests.coordinator.sidecar.scripted_broker import WithheldResponses, scripted_broker
 from tests.waiting import until
 
 ORDERS, CLICKS = GroupId("orders"), GroupId("clicks")
@@ -125,7 +125,7 @@ async def test_finished_commits_take_no_memory() -> None:
 async def test_a_commit_relayed_to_the_broker_is_in_flight_after_the_client_is_gone() -> None:
     """Its bytes may not have arrived yet: the broker's connection stays until it has responded."""
     async with scripted_broker() as broker, relaying({1: broker}) as relay:
-        held = Holding(broker, HEARTBEAT)
+        held = WithheldResponses(broker, HEARTBEAT)
         client = await relay.connect(1)
         client.send(with_length(frame("Heartbeat", 3, group_id="theirs", generation_id=1, member_id="m")))
         await until(lambda: held.asked)
@@ -143,7 +143,7 @@ async def test_a_broker_that_hangs_up_is_lost() -> None:
     async with scripted_broker() as broker, relaying({1: broker}) as relay:
         client = await relay.connect(1)
         client.send(with_length(frame("Heartbeat", 3, group_id="theirs", generation_id=1, member_id="m")))
-        held = Holding(broker, HEARTBEAT)
+        held = WithheldResponses(broker, HEARTBEAT)
         await until(lambda: held.asked)
         (side,) = relay.listening.connections
         assert not side.broker_lost.done()

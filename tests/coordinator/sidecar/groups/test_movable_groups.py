@@ -186,10 +186,10 @@ async def test_a_slow_release_names_the_awaited_members() -> None:
 async def test_a_slow_adoption_names_the_awaited_members() -> None:
     """The members are upstream's, until they join here."""
     async with staged() as scene:
-        told = FormerMember(
+        reported = FormerMember(
             member_id=MemberId("m"), group_instance_id=None, client_id="client", client_host="/h", was_parked=True
         )
-        move = scene.moves._moves[GROUP] = Move(MUSTER, [told], now_ms=0, deadline_ms=60_000)
+        move = scene.moves._moves[GROUP] = Move(MUSTER, [reported], now_ms=0, deadline_ms=60_000)
         with structlog.testing.capture_logs() as lines:
             adopting = asyncio.create_task(scene.moves._adopt(GROUP, move, _take))
             scene.now_ms += 5_000
@@ -256,11 +256,11 @@ async def test_a_group_released_meanwhile_does_not_move() -> None:
     """The rules' state at that time counts, not that of the administrator's request."""
     async with staged() as scene:
         answered = scene.in_flight.track(GROUP, asyncio.get_running_loop().create_future())
-        told = scene.set_coordinator(UPSTREAM)
+        reported = scene.set_coordinator(UPSTREAM)
         await until(lambda: scene.in_flight.is_paused(GROUP))
         scene.released = True
         answered(b"")
-        await until(lambda: told)
+        await until(lambda: reported)
         assert scene.moves.report(GROUP) is None
 
 

@@ -248,8 +248,8 @@ def test_a_successful_move_is_reported_without_a_reason() -> None:
     move.mark_left(MemberId("a"))
     with capture_logs() as lines:
         log_end(GroupId("orders"), move.report(MoveState.DONE, 0))
-    told = {"group_id": "orders", "to": UPSTREAM, "members": 1, "left": 1, "took_ms": 0}
-    assert lines == [{"event": "group moved", "log_level": "info", **told}]
+    reported = {"group_id": "orders", "to": UPSTREAM, "members": 1, "left": 1, "took_ms": 0}
+    assert lines == [{"event": "group moved", "log_level": "info", **reported}]
 
 
 @pytest.mark.parametrize(

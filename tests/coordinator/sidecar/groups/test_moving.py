@@ -152,8 +152,8 @@ class Group:
 
         async def ask() -> str | None:
             async with GroupAdmin(self.front.muster.bootstrap) as admin:
-                (told,) = await admin.describe_group_config(self.group_id, (COORDINATOR,))
-                return told.value
+                (reported,) = await admin.describe_group_config(self.group_id, (COORDINATOR,))
+                return reported.value
 
         return asyncio.run(ask())
 
@@ -172,13 +172,13 @@ def test_a_group_is_released_and_adopted_by_command(front: Front, group: Group) 
     group.add(front.muster.bootstrap)
     group.until_shared(SHADOW)
     assert group.coordinated() == "coordinated by this Muster."
-    code, said = group.run("release", "--dry-run")
-    assert code == 0, said
-    assert "its only member rejoins at the cluster upstream" in said
+    code, result = group.run("release", "--dry-run")
+    assert code == 0, result
+    assert "its only member rejoins at the cluster upstream" in result
     assert group.protocol_type_upstream == SHADOW
-    code, said = group.run("release", "--format", "json")
-    (told,) = msgspec.json.decode(said)["groups"]
-    assert (code, told["done"], told["members"], told["back"]) == (0, True, 1, 1), said
+    code, result = group.run("release", "--format", "json")
+    (reported,) = msgspec.json.decode(result)["groups"]
+    assert (code, reported["done"], reported["members"], reported["back"]) == (0, True, 1, 1), result
     group.until_shared("consumer")
     assert group.coordinator() == "upstream"
     assert group.coordinated() == "coordinated by the cluster upstream: it was released."
@@ -186,15 +186,15 @@ def test_a_group_is_released_and_adopted_by_command(front: Front, group: Group) 
         "this takes effect when Muster adopts the group" in group.members("config", "members.expansion.delay.ms=1s")[1]
     )
     for refused in (("add", "web-9"), ("rebalance",)):
-        code, said = group.members(*refused)
-        assert (code, "it was released, adopt it first" in said) == (1, True), said
+        code, result = group.members(*refused)
+        assert (code, "it was released, adopt it first" in result) == (1, True), result
     until_so(
         lambda: group.run("adopt", "--dry-run")[0] == 0, lambda: group.run("adopt", "--dry-run")
     )  # it may still join
-    code, said = group.run("adopt", "--timeout", "2m")
-    assert code == 0, said
+    code, result = group.run("adopt", "--timeout", "2m")
+    assert code == 0, result
     assert re.search(
-        r"coordinated by this Muster: its only member has rejoined after .* s, the join phase follows", said
+        r"coordinated by this Muster: its only member has rejoined after .* s, the join phase follows", result
     )
     group.until_shared(SHADOW)
     assert group.coordinator() == "muster"
@@ -210,8 +210,8 @@ def test_members_of_all_libraries_move(front: Front, group: Group, instances: tu
     group.until_shared(SHADOW)
     for verb, there in (("release", "consumer"), ("adopt", SHADOW), ("release", "consumer")):
         before = [each.assignments for each in group.consumers]
-        code, said = group.run(verb)
-        assert (code, "all its 3 members have rejoined after" in said) == (0, True), said
+        code, output = group.run(verb)
+        assert (code, "all its 3 members have rejoined after" in output) == (0, True), output
         until_so(
             lambda before=before: all(  # type: ignore[misc]
                 each.assignments > earlier for each, earlier in zip(group.consumers, before, strict=True)
@@ -243,10 +243,10 @@ def test_members_that_are_connected_elsewhere_are_named(front: Front, group: Gro
     group.until_shared("consumer")
     until_so(lambda: "1 of its 2" in group.run("adopt", "--dry-run")[1], lambda: group.run("adopt", "--dry-run"))
     for arguments in (("adopt", "--dry-run"), ("adopt",)):
-        code, said = group.run(*arguments)
+        code, output = group.run(*arguments)
         assert code == 1
-        assert "1 of its 2 members was not seen here" in said
-        assert re.search(r"rdkafka at [\d.]+\.", said)
+        assert "1 of its 2 members was not seen here" in output
+        assert re.search(r"rdkafka at [\d.]+\.", output)
     group.until_shared("consumer")
 
 
@@ -254,9 +254,9 @@ def test_a_group_of_the_newer_protocol_is_refused(front: Front, group: Group) ->
     """It has no classic members that could be sent here."""
     group.add(front.muster.bootstrap, NewerConsumer)
     until_so(lambda: bool(group.consumers[0].assigned), lambda: group.consumers[0].error)
-    code, said = group.run("adopt")
+    code, output = group.run("adopt")
     assert code == 1
-    assert "type consumer" in said
+    assert "type consumer" in output
 
 
 def test_all_groups_that_have_members_here_are_released(front: Front, group: Group) -> None:
@@ -285,23 +285,23 @@ def test_all_groups_that_have_members_here_are_released(front: Front, group: Gro
 @pytest.mark.parametrize("verb", ["adopt", "release"])
 def test_a_group_that_this_sidecar_is_not_for_is_refused(front: Front, verb: str) -> None:
     """The sidecar's `--groups` does not match it."""
-    code, said = Group(front, "others").run(verb)
+    code, reported = Group(front, "others").run(verb)
     assert code == 1
-    assert "--groups" in said
+    assert "--groups" in reported
 
 
 def test_a_group_that_is_not_there_is_adopted_for_the_day_it_comes(group: Group) -> None:
     """The output says so: the name may have been mistyped."""
-    code, said = group.run("adopt")
+    code, output = group.run("adopt")
     assert code == 0  # groups of other tests may have similar names, which are listed
-    assert said.startswith(f"{group.group_id}: there is no such group; if it is created, this Muster coordinates it")
+    assert output.startswith(f"{group.group_id}: there is no such group; if it is created, this Muster coordinates it")
 
 
 def test_a_group_that_was_never_ours_cannot_be_released(group: Group) -> None:
     """Nothing would change."""
-    code, said = group.run("release")
+    code, output = group.run("release")
     assert code == 1
-    assert "nothing to release" in said
+    assert "nothing to release" in output
 
 
 def test_a_mistyped_group_is_answered_with_the_groups_of_similar_names(front: Front, group: Group) -> None:
@@ -316,8 +316,8 @@ def test_a_mistyped_group_is_answered_with_the_groups_of_similar_names(front: Fr
             mistyped = Group(front)
             mistyped.group_id = f"{each.group_id}s"
             for *arguments, code in (("adopt", "--dry-run", 0), ("release", "--dry-run", 1), ("release", 1)):
-                exit_code, said = mistyped.run(*map(str, arguments))
-                assert (exit_code, f"; did you mean {each.group_id}" in said) == (code, True), said
+                exit_code, output = mistyped.run(*map(str, arguments))
+                assert (exit_code, f"; did you mean {each.group_id}" in output) == (code, True), output
     finally:
         for consumer in upstream.consumers:
             consumer.end()
@@ -356,8 +356,8 @@ def test_a_process_that_is_killed_in_the_middle_of_a_move_loses_nothing(front: F
     asyncio.run(_left(group, "quiet"))
     group.until_shared("consumer")
     assert group.coordinator() == "upstream"
-    code, said = group.run("adopt")
-    assert code == 0, said
+    code, output = group.run("adopt")
+    assert code == 0, output
     group.until_shared(SHADOW)
     assert {each.committed(sorted(each.assigned)[0]) for each in group.consumers} == {7}
 
@@ -369,13 +369,13 @@ async def _killed_in_a_move(group: Group, verb: str) -> None:
         await _quiet_member(connection, group)
         moving = asyncio.create_task(asyncio.to_thread(group.run, verb))
         async with GroupAdmin(muster.bootstrap) as admin:
-            while (told := await described_move(admin, group.group_id)) is None or told.state != "moving":
+            while (reported := await described_move(admin, group.group_id)) is None or reported.state != "moving":
                 assert not moving.done(), moving.result()
                 await asyncio.sleep(0.05)
         muster.kill()
         muster.start()
-        code, said = await moving
-    assert code != 0, said
+        code, outcome = await moving
+    assert code != 0, outcome
 
 
 async def _quiet_member(connection: Connection, group: Group) -> None:
@@ -433,10 +433,10 @@ def test_an_adoption_is_abandoned_if_a_member_does_not_return(front: Front, grou
     group.until_shared(SHADOW)
     assert group.run("release")[0] == 0
     group.until_shared("consumer")
-    said = asyncio.run(_adopt_with_somebody_silent(group))
-    assert said.state == "given up", said
-    assert said.reason is not None
-    assert "quiet at " in said.reason
+    reported = asyncio.run(_adopt_with_somebody_silent(group))
+    assert reported.state == "given up", reported
+    assert reported.reason is not None
+    assert "quiet at " in reported.reason
     group.until_shared("consumer")
     assert group.coordinator() == "upstream"
 
@@ -444,8 +444,8 @@ def test_an_adoption_is_abandoned_if_a_member_does_not_return(front: Front, grou
 async def _adopt_with_somebody_silent(group: Group) -> Any:
     async with talking(group.front.muster.bootstrap) as connection:
         await _quiet_member(connection, group)
-        code, said = await asyncio.to_thread(group.run, "adopt", "--timeout", "2s")
-        assert (code, "given up after" in said) == (1, True), said
+        code, reported = await asyncio.to_thread(group.run, "adopt", "--timeout", "2s")
+        assert (code, "given up after" in reported) == (1, True), reported
         await _left(group, "quiet")
         async with GroupAdmin(group.front.muster.bootstrap) as admin:
             return await described_move(admin, group.group_id)
@@ -457,10 +457,10 @@ def test_a_hanging_member_dropped_by_the_cluster_is_named(front: Front, group: G
     group.until_shared(SHADOW)
     assert group.run("release")[0] == 0
     group.until_shared("consumer")
-    code, said = asyncio.run(_adopt_with_somebody_hung(group))
-    assert code == 0, said
-    assert "1 has been dropped by the cluster after" in said
-    assert "dropped by the cluster (its session ended): quiet at " in said
+    code, output = asyncio.run(_adopt_with_somebody_hung(group))
+    assert code == 0, output
+    assert "1 has been dropped by the cluster after" in output
+    assert "dropped by the cluster (its session ended): quiet at " in output
 
 
 async def _adopt_with_somebody_hung(group: Group) -> tuple[int, str]:

@@ -9,7 +9,7 @@ from muster.coordinator.sidecar.groups.recent_members import RecentMembers
 from muster.events.ids import REMEMBERED_ID_LENGTH_MAX, GroupId, MemberId
 from tests.coordinator.kio_client import KEYS, frame, with_length
 from tests.coordinator.sidecar.relaying import relaying
-from tests.coordinator.sidecar.scripted_broker import Asked, Holding, response, scripted_broker
+from tests.coordinator.sidecar.scripted_broker import ReceivedRequest, WithheldResponses, response, scripted_broker
 from tests.waiting import until
 
 GROUP = GroupId("theirs")
@@ -24,25 +24,25 @@ def request(name: str, version: int, member_id: str, **body: Any) -> bytes:
     return with_length(frame(name, version, **fields))
 
 
-def tell(asked: Asked, error: ErrorCode) -> None:
+def respond(requested: ReceivedRequest, error: ErrorCode) -> None:
     """The response that a broker would send."""
     more: dict[str, Any] = {}
-    if asked.api_key == KEYS["SyncGroup"]:
+    if requested.api_key == KEYS["SyncGroup"]:
         more = {"assignment": b"all of it", "protocol_type": None, "protocol_name": None}
-    asked.tell(response(asked.api_key, asked.api_version, error_code=error, **more))
+    requested.tell(response(requested.api_key, requested.api_version, error_code=error, **more))
 
 
 @pytest.mark.parametrize(("name", "version"), VERSIONS)
 async def test_a_member_is_known_when_the_broker_has_answered(name: str, version: int) -> None:
     """Not before: a client that has not authenticated gets no response."""
     async with scripted_broker() as broker, relaying({1: broker}) as relay:
-        held = Holding(broker, KEYS[name])
+        held = WithheldResponses(broker, KEYS[name])
         client = await relay.connect(1)
         client.send(request(name, version, "m"))
         await until(lambda: held.asked)
         assert relay.moves.recent_members._seen_ms == {}
         relay.now_ms += 500
-        tell(held.asked[0], ErrorCode.none)
+        respond(held.asked[0], ErrorCode.none)
         await client.answer()
         assert relay.moves.recent_members._seen_ms == {(GROUP, "m"): relay.now_ms}
 
@@ -56,7 +56,7 @@ async def test_a_client_refused_by_the_broker_is_not_a_member() -> None:
         "member": ErrorCode.rebalance_in_progress,
     }
     async with scripted_broker() as broker, relaying({1: broker}) as relay:
-        broker.script = lambda asked: tell(asked, answers[asked.body.member_id])
+        broker.script = lambda requested: respond(requested, answers[requested.body.member_id])
         client = await relay.connect(1)
         for member_id, error in answers.items():
             assert await client.ask(request("Heartbeat", 0, member_id)) == error.value.to_bytes(2, "big")

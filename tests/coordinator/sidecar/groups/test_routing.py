@@ -21,7 +21,7 @@ from tests.coordinator.sidecar.relaying import Relay, relaying
 from tests.coordinator.sidecar.scripted_broker import (
     ALL_OPERATIONS,
     DESCRIBE_GROUPS,
-    Holding,
+    WithheldResponses,
     allowing,
     scripted_broker,
 )
@@ -124,7 +124,7 @@ async def test_before_the_log_is_read_a_shadow_of_an_earlier_version_has_no_owne
 
 def test_a_loading_broker_is_reported_as_kafka_reports_it() -> None:
     """G20, G21: 14 would be fatal to some clients on a sync, and disturb a valid member on a heartbeat."""
-    told: list[Outcome] = []
+    reported: list[Outcome] = []
     refusing = RefusingGroups(ErrorCode.coordinator_load_in_progress)
     caller = Caller(
         request_id=1,
@@ -139,8 +139,8 @@ def test_a_loading_broker_is_reported_as_kafka_reports_it() -> None:
     who: dict[str, Any] = {"caller": caller, "group_id": OTHER, "member_id": MemberId("m"), "group_instance_id": None}
     sync: dict[str, Any] = {"generation_id": 1, "protocol_type": None, "protocol_name": None, "assignments": ()}
     for command in (SyncGroup(**who, **sync), Heartbeat(**who, generation_id=1)):
-        refusing.submit(command, told.append)
-    assert told == [SyncGroupOutcome(error=ErrorCode.rebalance_in_progress), HeartbeatOutcome(error=ErrorCode.none)]
+        refusing.submit(command, reported.append)
+    assert reported == [SyncGroupOutcome(error=ErrorCode.rebalance_in_progress), HeartbeatOutcome(error=ErrorCode.none)]
 
 
 async def test_questions_about_clients_are_counted() -> None:
@@ -195,12 +195,12 @@ async def test_a_lookup_during_a_takeover_uses_what_is_known_then() -> None:
 
     async with scripted_broker() as broker, relaying({1: broker}, more=membership) as relay:
         client = await relay.connect(1)
-        held = Holding(broker, DESCRIBE_GROUPS)
+        held = WithheldResponses(broker, DESCRIBE_GROUPS)
         client.send(heartbeat())
         await until(lambda: held.asked)
         is_soon = False
-        relayed = Holding(broker, heartbeat_api.KEY)
-        asked = held.asked[0]
-        asked.tell(allowing(asked, ALL_OPERATIONS))
+        relayed = WithheldResponses(broker, heartbeat_api.KEY)
+        request = held.asked[0]
+        request.tell(allowing(request, ALL_OPERATIONS))
         await until(lambda: relayed.asked)
         assert relay.groups.commands == []

@@ -37,7 +37,7 @@ async def test_allowed_requests_are_relayed_unchanged(api_key: int, version: int
     path = next(arrays_of(load_request_schema(api_key, version)), ())
     content = with_length(request_of(api_key, version, path, bound_of(api_key).entries_max if is_full else 0))
     async with scripted_broker() as broker, relaying({1: broker}) as relay:
-        broker.script = lambda asked: asked.connection.hang_up()
+        broker.script = lambda requested: requested.connection.hang_up()
         client = await relay.connect(1)
         client.send(content)
         assert await client.rest() == b""

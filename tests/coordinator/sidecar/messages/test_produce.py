@@ -141,8 +141,8 @@ def test_a_missing_topic_id_is_logged_once_with_the_cause() -> None:
     subject.settle(is_here=True)
     gone, denied = ErrorCode.unknown_topic_or_partition, ErrorCode.topic_authorization_failed
     with capture_logs() as lines:
-        for told in (gone, EVENTS_ID, gone, gone, EVENTS_ID, denied, denied, ErrorCode.none):
-            subject.update_ids({EVENTS: told})
+        for reported in (gone, EVENTS_ID, gone, gone, EVENTS_ID, denied, denied, ErrorCode.none):
+            subject.update_ids({EVENTS: reported})
     assert [(line["log_level"], line["event"].partition(":")[0]) for line in lines] == [
         ("error", "the event topic was deleted"),
         ("warning", "cannot keep clients that name topics by id (Produce v13) from writing to the event topic"),

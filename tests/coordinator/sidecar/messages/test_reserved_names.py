@@ -65,8 +65,8 @@ async def test_alone_in_its_request_the_topic_is_refused_in_its_turn(version: in
         assert number == 7
         assert getattr(topic, "name", EVENTS) == EVENTS
         assert getattr(topic, "topic_id", EVENTS_ID) == EVENTS_ID
-        told = [(each.index, each.error_code) for each in topic.partition_responses]
-        assert told == [(0, ErrorCode.invalid_topic_exception), (1, ErrorCode.invalid_topic_exception)]
+        reported = [(each.index, each.error_code) for each in topic.partition_responses]
+        assert reported == [(0, ErrorCode.invalid_topic_exception), (1, ErrorCode.invalid_topic_exception)]
         assert (await client.answer())[0] == 2
         assert broker.keys_asked() == [FETCH, FETCH]
 
@@ -185,7 +185,7 @@ async def test_every_other_one_is_the_brokers_to_judge(key: int, version: int) -
         sent = [transactional(key, version, name) for name in (*names, *([None] if key == 22 else []))]
         client.send(*sent)
         await until(lambda: len(broker.asked) == len(sent))
-        assert [asked.frame for asked in broker.asked] == [frame[4:] for frame in sent]
+        assert [requested.frame for requested in broker.asked] == [frame[4:] for frame in sent]
 
 
 async def test_partitions_are_added_as_clients_do_it_not_as_brokers_do() -> None:

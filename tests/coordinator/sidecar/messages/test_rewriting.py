@@ -147,15 +147,15 @@ def test_versions_are_those_of_both_sides(version: int) -> None:
         "zk_migration_ready": True,
     }
     answer = response(API_VERSIONS, version, error_code=ErrorCode.none, api_keys=entries, **features)
-    told = read_response(API_VERSIONS, version, rewriting(API_VERSIONS, version)(response_bytes(answer)))
-    assert [(each.api_key, each.min_version, each.max_version) for each in told.api_keys] == [
+    reply = read_response(API_VERSIONS, version, rewriting(API_VERSIONS, version)(response_bytes(answer)))
+    assert [(each.api_key, each.min_version, each.max_version) for each in reply.api_keys] == [
         (PRODUCE, 0, 13),
         (FETCH, 4, 15),
         (METADATA, 5, 12),
         (SASL_HANDSHAKE, 1, 1),
         (OWN_KEY, 3, 77),
     ]
-    assert replace(told, api_keys=()) == replace(answer, api_keys=())
+    assert replace(reply, api_keys=()) == replace(answer, api_keys=())
 
 
 @pytest.mark.parametrize("version", range(5))
@@ -200,7 +200,7 @@ def test_brokers_of_another_cluster_are_advertised_to_no_client(api_key: int, ve
         answer = any_answer(schema, Random(seed))
         for cluster_id in ("ours", ""):
             answer = replace(answer, cluster_id=cluster_id)
-            told = finished(rewrite(response_bytes(answer)))
-            assert read_response(api_key, version, told) == expected(api_key, answer)
+            reported = finished(rewrite(response_bytes(answer)))
+            assert read_response(api_key, version, reported) == expected(api_key, answer)
         with pytest.raises(ProtocolError, match="cluster theirs; expected cluster ours"):
             finished(rewrite(response_bytes(replace(answer, cluster_id="theirs"))))

@@ -133,10 +133,10 @@ def test_errors_about_the_shadow_are_not_sent_to_the_client(api_key: int, versio
     """It would rejoin (22), leave the group (25), or end (82)."""
     doubted: list[str] = []
     rewrite = hide_shadow_errors(api_key, version, lambda: doubted.append("once"))
-    told = finished(rewrite(answer(api_key, version, [*STAY, *GO, *STAY])))
+    reported = finished(rewrite(answer(api_key, version, [*STAY, *GO, *STAY])))
     again = ErrorCode.coordinator_load_in_progress
-    assert told == answer(api_key, version, [*STAY, *[again] * len(GO), *STAY])
-    assert errors_of(api_key, version, told) == [[*STAY, *[again] * len(GO), *STAY]] * 2
+    assert reported == answer(api_key, version, [*STAY, *[again] * len(GO), *STAY])
+    assert errors_of(api_key, version, reported) == [[*STAY, *[again] * len(GO), *STAY]] * 2
     assert doubted == ["once"]
 
 

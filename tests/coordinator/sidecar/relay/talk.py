@@ -146,10 +146,10 @@ class Talk:
     def _ask(self, frame: bytes) -> None:
         """Send two requests; their results are the response."""
 
-        def told(payload: bytes) -> None:
+        def reported(payload: bytes) -> None:
             self.subject.ask(QUESTION, 5, b"again", lambda again: self._steps.append(lambda: answer(payload + again)))
 
         def answer(payload: bytes) -> None:
             self.subject.answer(payload + frame[8:])
 
-        self.subject.ask(QUESTION, 5, b"first", told)
+        self.subject.ask(QUESTION, 5, b"first", reported)

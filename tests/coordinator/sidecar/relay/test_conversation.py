@@ -78,8 +78,8 @@ def numbered(number: int, kind: str, content: bytes) -> tuple[bytes, list[bytes]
 def test_however_the_streams_are_cut_frames_order_and_answers_are_the_same(
     requests: list[tuple[str, bytes]], cuts: list[tuple[str, int]]
 ) -> None:
-    told = [numbered(number, kind, content) for number, (kind, content) in enumerate(requests)]
-    talk = Talk([frame for frame, _, _ in told])
+    reported = [numbered(number, kind, content) for number, (kind, content) in enumerate(requests)]
+    talk = Talk([frame for frame, _, _ in reported])
     for who, size in cuts:
         if who == "client":
             talk.client_sends(size)
@@ -88,8 +88,8 @@ def test_however_the_streams_are_cut_frames_order_and_answers_are_the_same(
         else:
             talk.handler_goes_on()
     talk.end()
-    assert talk.asked == list(itertools.chain.from_iterable(asked for _, asked, _ in told))
-    assert talk.answers == list(itertools.chain.from_iterable(answers for _, _, answers in told))
+    assert talk.asked == list(itertools.chain.from_iterable(requested for _, requested, _ in reported))
+    assert talk.answers == list(itertools.chain.from_iterable(answers for _, _, answers in reported))
 
 
 @given(st.lists(st.tuples(st.booleans(), st.binary(max_size=60)), max_size=10))
@@ -410,13 +410,13 @@ def test_each_question_of_ours_has_an_id_of_its_own(taken: bytes) -> None:
     subject = new_conversation(lambda: next(drawn))
     subject.receive(request(SYNC, 7, int.from_bytes(taken, "big")))
     assert subject.next_request(0) is not None
-    asked = []
+    requests = []
     for _ in range(2):
         subject.ask(QUESTION, 5, b"?", lambda _: None)
-        asked.append(b"".join(subject.for_broker)[8:12])
+        requests.append(b"".join(subject.for_broker)[8:12])
         subject.for_broker.clear()
-        subject.answers.receive(framed(int.from_bytes(asked[-1], "big"), b"!"))
-    assert asked == [each for each in (b"must", b"have", b"need") if each != taken][:2]
+        subject.answers.receive(framed(int.from_bytes(requests[-1], "big"), b"!"))
+    assert requests == [each for each in (b"must", b"have", b"need") if each != taken][:2]
 
 
 def test_an_answer_too_many_is_never_taken_for_that_to_a_question_of_ours() -> None:
@@ -424,21 +424,21 @@ def test_an_answer_too_many_is_never_taken_for_that_to_a_question_of_ours() -> N
     subject = new_conversation(lambda: b"\x9e\x11\x07\xc4")
     subject.receive(request(SYNC, 7, 1))
     assert subject.next_request(0) is not None
-    told: list[bytes] = []
-    subject.ask(QUESTION, 5, b"?", told.append)
+    reported: list[bytes] = []
+    subject.ask(QUESTION, 5, b"?", reported.append)
     with pytest.raises(ProtocolError, match="expected 9e1107c4"):
         subject.answers.receive(framed(int.from_bytes(b"must", "big"), b"all is allowed"))
-    assert told == []
+    assert reported == []
 
 
 def test_our_own_requests_are_hidden_from_clients() -> None:
     subject = new_conversation()
     subject.receive(request(SYNC, 7, 1))
     assert subject.next_request(0) is not None
-    told: list[bytes] = []
-    subject.ask(QUESTION, 5, b"?", told.append)
+    reported: list[bytes] = []
+    subject.ask(QUESTION, 5, b"?", reported.append)
     subject.answers.receive(framed(int.from_bytes(b"must", "big"), b"!"))
-    assert told == [b"!"]
+    assert reported == [b"!"]
     assert subject.for_client == []
     subject.answer(b"done")
     assert b"".join(subject.for_client) == framed(1, b"done")

@@ -32,8 +32,8 @@ async def test_a_member_is_answered_in_versions_that_were_not_used_before(front:
     resource.prlimit(muster.pid, resource.RLIMIT_NOFILE, (3, before[1]))
     try:
         for version in APIS[HEARTBEAT].versions:
-            told = await connection.ask("Heartbeat", version, **heartbeat_body(joined, group_id=group_id))
-            assert told["error_code"] == 0
+            response = await connection.ask("Heartbeat", version, **heartbeat_body(joined, group_id=group_id))
+            assert response["error_code"] == 0
     finally:
         resource.prlimit(muster.pid, resource.RLIMIT_NOFILE, before)
         connection.close()

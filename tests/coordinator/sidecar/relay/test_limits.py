@@ -22,7 +22,7 @@ from tests.coordinator.running_server import JOIN
 from tests.coordinator.sidecar.relaying import Client, Relay, relaying
 from tests.coordinator.sidecar.scripted_broker import (
     API_VERSIONS,
-    Asked,
+    ReceivedRequest,
     ScriptedBroker,
     asking,
     request,
@@ -60,14 +60,16 @@ def lets_in(
     """Script the broker's SaslAuthenticate responses."""
     left = list(answers)
 
-    def script(asked: Asked) -> None:
-        if asked.api_key == SASL_HANDSHAKE:
-            asked.tell(response(SASL_HANDSHAKE, 1, error_code=ErrorCode.none, mechanisms=("PLAIN", "SCRAM-SHA-256")))
-        elif asked.api_key == SASL_AUTHENTICATE:
+    def script(requested: ReceivedRequest) -> None:
+        if requested.api_key == SASL_HANDSHAKE:
+            requested.tell(
+                response(SASL_HANDSHAKE, 1, error_code=ErrorCode.none, mechanisms=("PLAIN", "SCRAM-SHA-256"))
+            )
+        elif requested.api_key == SASL_AUTHENTICATE:
             fields = {"error_code": error, "error_message": message, "auth_bytes": left.pop(0)}
-            asked.tell(response(SASL_AUTHENTICATE, 2, **fields))
+            requested.tell(response(SASL_AUTHENTICATE, 2, **fields))
         else:
-            broker.usual(asked)
+            broker.usual(requested)
 
     broker.script = script
 
@@ -77,19 +79,19 @@ def refuses_and_hangs_up(broker: ScriptedBroker) -> None:
     lets_in(broker, *[b""] * 100, error=ErrorCode.sasl_authentication_failed)
     answers = broker.script
 
-    def script(asked: Asked) -> None:
-        if asked.api_key in (SASL_HANDSHAKE, SASL_AUTHENTICATE):
-            answers(asked)
-        if asked.api_key != SASL_HANDSHAKE:
-            asked.connection.writer.close()
+    def script(requested: ReceivedRequest) -> None:
+        if requested.api_key in (SASL_HANDSHAKE, SASL_AUTHENTICATE):
+            answers(requested)
+        if requested.api_key != SASL_HANDSHAKE:
+            requested.connection.writer.close()
 
     broker.script = script
 
 
-async def authenticate(client: Client, mechanism: str, *said: bytes) -> None:
+async def authenticate(client: Client, mechanism: str, *reported: bytes) -> None:
     """All steps."""
     await client.ask(asking(SaslHandshakeRequest(mechanism=mechanism)))
-    for message in said:
+    for message in reported:
         await client.ask(asking(SaslAuthenticateRequest(auth_bytes=message)))
 
 
@@ -153,12 +155,12 @@ async def test_a_disabled_mechanism_is_logged_with_the_enabled_ones() -> None:
     """One line, however often the client tries; it is counted."""
     async with listening(authenticates=True) as (broker, relay, client):
         fields = {"error_code": ErrorCode.unsupported_sasl_mechanism, "mechanisms": ("PLAIN", "SCRAM-SHA-256")}
-        broker.script = lambda asked: asked.tell(response(SASL_HANDSHAKE, 1, **fields))
-        with structlog.testing.capture_logs() as told:
+        broker.script = lambda requested: requested.tell(response(SASL_HANDSHAKE, 1, **fields))
+        with structlog.testing.capture_logs() as reported:
             for _ in range(3):
                 answer = await client.ask(asking(SaslHandshakeRequest(mechanism="SCRAM-SHA-512" + 100 * "x")))
                 assert answer.endswith(b"PLAIN\x00\x0dSCRAM-SHA-256")
-        (line,) = told
+        (line,) = reported
         assert (line["event"], line["peer"]) == ("client refused by the broker", "/127.0.0.1")
         assert line["reason"] == (
             f"the broker has not enabled SASL mechanism 'SCRAM-SHA-512{27 * 'x'}' at this listener; enabled: PLAIN, "
@@ -171,13 +173,13 @@ async def test_a_disabled_mechanism_is_logged_with_the_enabled_ones() -> None:
 async def test_a_client_that_does_not_authenticate_is_logged_and_not_the_broker(is_handled: bool) -> None:
     """Once a minute, even if the broker disconnects on one of our own requests."""
     async with listening(authenticates=True) as (broker, relay, _):
-        broker.script = lambda asked: asked.connection.writer.close()
-        with structlog.testing.capture_logs() as told:
+        broker.script = lambda requested: requested.connection.writer.close()
+        with structlog.testing.capture_logs() as reported:
             for _ in range(3):
                 client = await relay.connect(1)
                 client.send(join_of(10) if is_handled else request(FETCH, 4, 1))
                 assert await client.rest() == b""
-    (line,) = told
+    (line,) = reported
     assert (line["event"], line["log_level"]) == ("client refused by the broker", "warning")
     assert line["client_id"] == ("shop" if is_handled else "not known")
     api = "JoinGroup" if is_handled else "Fetch"
@@ -199,12 +201,12 @@ async def test_refused_clients_behind_one_address_are_each_logged_and_not_the_br
                 client.send(join_of(10))
             assert await client.rest() == b""
 
-        with structlog.testing.capture_logs() as told:
+        with structlog.testing.capture_logs() as reported:
             for _ in range(3):
                 await tries("", b"")
                 await tries("PLAIN", b"\0alice\0guessed")
                 await tries("SCRAM-SHA-256", b"n,,n=bob,r=abc")
-    assert [(line["event"], line["user"], line["client_id"]) for line in told] == [
+    assert [(line["event"], line["user"], line["client_id"]) for line in reported] == [
         ("client refused by the broker", None, "shop"),
         ("client refused by the broker", "alice", "shop"),
         ("client refused by the broker", "bob", "shop"),
@@ -215,11 +217,11 @@ async def test_a_broker_that_disconnects_during_authentication_is_logged() -> No
     async with listening(authenticates=True) as (broker, _, client):
         lets_in(broker, b"")
         await authenticate(client, "PLAIN", b"\0alice\0secret")
-        broker.script = lambda asked: asked.connection.writer.close()
-        with structlog.testing.capture_logs() as told:
+        broker.script = lambda requested: requested.connection.writer.close()
+        with structlog.testing.capture_logs() as reported:
             client.send(request(FETCH, 4, 1))
             assert await client.rest() == b""
-    assert [line["event"] for line in told] == ["broker closed the connection"]
+    assert [line["event"] for line in reported] == ["broker closed the connection"]
 
 
 async def test_an_unknown_mechanism_is_trusted_when_the_broker_answers_something_else() -> None:
@@ -245,10 +247,10 @@ async def test_an_unauthenticated_client_may_not_send_long_requests(message: str
     """
     async with listening(authenticates=True) as (broker, relay, client):
         lets_in(broker, b"", b"", error=ErrorCode.sasl_authentication_failed, message=message)
-        with structlog.testing.capture_logs() as told:
+        with structlog.testing.capture_logs() as reported:
             for _ in range(2):
                 await authenticate(client, "PLAIN", b"\0alice\0guessed")
-        (line,) = told
+        (line,) = reported
         assert (line["log_level"], line["peer"], line["user"]) == ("warning", "/127.0.0.1", "alice")
         assert line["reason"] == f"SASL authentication failed: {message or 'SASL_AUTHENTICATION_FAILED'}"
         assert relay.relayed.authentications_refused == 2

@@ -53,7 +53,7 @@ async def test_unread_bytes_of_client_and_broker_are_counted() -> None:
     ):
         client, other = await relay.connect(1), await relay.connect(2)
         client.stop_reading()
-        broker.script = lambda asked: asked.answer(bytes(MORE_THAN_SOCKETS_TAKE))
+        broker.script = lambda requested: requested.answer(bytes(MORE_THAN_SOCKETS_TAKE))
         client.send(request(NOBODYS, 0, 1))
         await until(lambda: relay.metrics.held_bytes)
         client.read_again()
@@ -85,7 +85,7 @@ async def test_a_client_that_does_not_read_relayed_responses_is_disconnected() -
     ):
         client = await relay.connect(1)
         client.stop_reading()
-        broker.script = lambda asked: asked.answer(bytes(MORE_THAN_SOCKETS_TAKE))
+        broker.script = lambda requested: requested.answer(bytes(MORE_THAN_SOCKETS_TAKE))
         client.send(request(NOBODYS, 0, 1))
         await until(lambda: any(each.unread_since_ms is not None for each in relay.listening.connections))
         relay.now_ms += 120_000

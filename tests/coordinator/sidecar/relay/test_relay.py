@@ -19,12 +19,12 @@ from muster.events.ids import GroupId, MemberId
 from tests.coordinator.kio_client import frame, with_length
 from tests.coordinator.running_server import HEARTBEAT, JOIN
 from tests.coordinator.sidecar.relay.talk import PRODUCE, produce
-from tests.coordinator.sidecar.relaying import MORE_THAN_SOCKETS_TAKE, Client, Held, Relay, relaying
+from tests.coordinator.sidecar.relaying import MORE_THAN_SOCKETS_TAKE, Client, FakeShadows, Relay, relaying
 from tests.coordinator.sidecar.scripted_broker import (
     DESCRIBE_GROUPS,
-    Asked,
-    Holding,
+    ReceivedRequest,
     ScriptedBroker,
+    WithheldResponses,
     allowing,
     framed,
     request,
@@ -65,7 +65,7 @@ async def both_are_gone(relay: Relay, broker: ScriptedBroker) -> bool:
 async def test_requests_in_flight_are_answered_before_the_end() -> None:
     """Later requests are not started; idle connections are closed at once."""
     async with scripted_broker() as broker, relaying({1: broker}) as relay:
-        held = Holding(broker, FETCH)
+        held = WithheldResponses(broker, FETCH)
         relayed, parked, quiet = [await relay.connect(1) for _ in range(3)]
         relayed.send(request(FETCH, 12, 1), request(FETCH, 12, 2))
         parked.send(join(1), heartbeat(2))
@@ -106,7 +106,7 @@ async def test_a_half_relayed_request_completes_at_shutdown() -> None:
         relay.drain()
         client.send(whole[50_000:])
         assert await client.rest() == framed(1, b"")
-        assert [asked.frame for asked in broker.asked] == [whole[4:]]
+        assert [requested.frame for requested in broker.asked] == [whole[4:]]
         assert await both_are_gone(relay, broker)
 
 
@@ -150,7 +150,7 @@ async def test_a_silent_client_opens_no_broker_connection() -> None:
 @pytest.mark.parametrize("vanishes", [True, False], ids=["reset", "closed"])
 async def test_a_client_that_goes_while_the_broker_answers_takes_its_connection_along(vanishes: bool) -> None:
     async with scripted_broker() as broker, relaying({1: broker}) as relay:
-        held = Holding(broker, FETCH)
+        held = WithheldResponses(broker, FETCH)
         client, other = await relay.connect(1), await relay.connect(1)
         client.send(request(FETCH, 12, 1))
         await until(lambda: held.asked)
@@ -178,7 +178,7 @@ async def test_a_broker_that_owes_nothing_to_a_client_that_went_is_reset(sent: b
     reaches it.
     """
     async with scripted_broker() as broker, relaying({1: broker}) as relay:
-        held = Holding(broker, NOBODYS, PRODUCE)
+        held = WithheldResponses(broker, NOBODYS, PRODUCE)
         client = await relay.connect(1)
         client.send(sent)
         await client.answer()  # to the Fetch
@@ -198,7 +198,7 @@ async def test_requests_of_a_disconnected_client_are_executed() -> None:
 
     async with scripted_broker() as broker, relaying({1: broker}) as relay:
         relay.groups.outcome = outcome
-        held = Holding(broker, DESCRIBE_GROUPS)
+        held = WithheldResponses(broker, DESCRIBE_GROUPS)
         client = await relay.connect(1)
         client.send(heartbeat(1), leave(2), request(NOBODYS, 0, 3))
         await until(lambda: held.asked)
@@ -214,7 +214,7 @@ async def test_a_transient_error_of_the_broker_is_not_an_authorization() -> None
     """The client gets it, and for the next request the broker is asked again: that result counts."""
     errors = iter((ErrorCode.coordinator_not_available, ErrorCode.not_coordinator, ErrorCode.none))
     async with scripted_broker() as broker, relaying({1: broker}) as relay:
-        broker.script = lambda asked: asked.tell(allowing(asked, 1 << 3, next(errors)))
+        broker.script = lambda requested: requested.tell(allowing(requested, 1 << 3, next(errors)))
         client = await relay.connect(1)
         answers = [await client.ask(heartbeat()) for _ in range(3)]
         assert [int.from_bytes(answer[-2:], "big") for answer in answers] == [15, 16, 0]
@@ -251,7 +251,7 @@ async def test_an_answer_about_a_cached_group_replaces_it(monkeypatch: pytest.Mo
 async def test_a_group_to_which_a_client_has_no_right_is_not_cached() -> None:
     """A client could name any number of them; it is refused as before."""
     async with scripted_broker() as broker, relaying({1: broker}) as relay:
-        broker.script = lambda asked: asked.tell(allowing(asked, 0, ErrorCode.group_authorization_failed))
+        broker.script = lambda requested: requested.tell(allowing(requested, 0, ErrorCode.group_authorization_failed))
         client = await relay.connect(1)
         answers = [await client.ask(heartbeat()) for _ in range(2)]
         assert [int.from_bytes(answer[-2:], "big") for answer in answers] == [30, 30]
@@ -278,9 +278,9 @@ async def test_a_broker_that_goes_takes_its_clients_connection_along() -> None:
         parked.send(join())
         await until(lambda: relay.groups.parked)
 
-        def last_words(asked: Asked) -> None:
-            asked.answer(b"last")
-            asked.connection.writer.close()
+        def last_words(requested: ReceivedRequest) -> None:
+            requested.answer(b"last")
+            requested.connection.writer.close()
 
         broker.script = last_words
         reading.send(request(NOBODYS, 0, 1), request(NOBODYS, 0, 2))
@@ -328,7 +328,7 @@ async def test_an_unreachable_broker_is_logged_at_the_start_each_minute_and_at_t
                 await until(lambda: logged[-1]["event"] == "broker reachable again")
                 assert logged.pop()["failures"] == 2
             await reaching.rest()
-            broker.script = lambda asked: asked.connection.writer.close()
+            broker.script = lambda requested: requested.connection.writer.close()
             relay.listeners.follow({1: ("127.0.0.1", broker.port)})
             await tried(3)
         assert relay.relayed.brokers_not_reached == 24
@@ -354,17 +354,17 @@ async def test_a_group_left_to_others_is_logged_once_a_minute(
 ) -> None:
     """However often its clients join; a problem that an operator has to fix is a warning."""
 
-    async def take(_self: Held, _group_id: GroupId) -> KeptUpstream:
+    async def take(_self: FakeShadows, _group_id: GroupId) -> KeptUpstream:
         return theirs
 
-    monkeypatch.setattr(Held, "take", take)
+    monkeypatch.setattr(FakeShadows, "take", take)
     async with scripted_broker() as broker, relaying({1: broker}) as relay:
         client = await relay.connect(1)
-        with structlog.testing.capture_logs() as told:
+        with structlog.testing.capture_logs() as reported:
             for after_ms in (0, 1_000, 1_000, 60_000):
                 relay.now_ms += after_ms
                 await client.ask(with_length(frame("JoinGroup", 3, **JOIN | {"group_id": "theirs"})))
-        assert [(line["event"], line["log_level"], line["others_since"]) for line in told] == [
+        assert [(line["event"], line["log_level"], line["others_since"]) for line in reported] == [
             (event, level, 0),
             (event, level, 2),
         ]
@@ -375,21 +375,21 @@ async def test_a_thousand_groups_that_are_left_to_another_muster_are_few_lines_w
 ) -> None:
     """Some groups have lines of their own, as the remedy names the group."""
 
-    async def take(_self: Held, group_id: GroupId) -> KeptUpstream:
+    async def take(_self: FakeShadows, group_id: GroupId) -> KeptUpstream:
         return ForeignShadow(f"remove its shadow from {group_id}", is_unnamed=False)
 
-    monkeypatch.setattr(Held, "take", take)
+    monkeypatch.setattr(FakeShadows, "take", take)
     async with scripted_broker() as broker, relaying({1: broker}) as relay:
         client = await relay.connect(1)
-        with structlog.testing.capture_logs() as told:
+        with structlog.testing.capture_logs() as reported:
             for after_ms in (0, 60_000):
                 relay.now_ms += after_ms
                 for number in range(100):
                     group_id = f"theirs-{number}"
                     await client.ask(with_length(frame("JoinGroup", 3, **JOIN | {"group_id": group_id})))
-    assert all(line["reason"].endswith(line["group_id"]) for line in told)
-    assert len(told) == 2 * (NAMES_MAX + 1)
-    assert {line["groups"] for line in told[-NAMES_MAX - 1 :]} == {100}
+    assert all(line["reason"].endswith(line["group_id"]) for line in reported)
+    assert len(reported) == 2 * (NAMES_MAX + 1)
+    assert {line["groups"] for line in reported[-NAMES_MAX - 1 :]} == {100}
 
 
 # ---- clients that send garbage -------------------------------------------------------------------------
@@ -408,7 +408,7 @@ async def test_a_thousand_groups_that_are_left_to_another_muster_are_few_lines_w
 )
 async def test_a_broker_that_answers_nonsense_loses_that_connection_alone(api_key: int, answer: bytes) -> None:
     async with scripted_broker() as broker, relaying({1: broker}) as relay:
-        held = Holding(broker, api_key)
+        held = WithheldResponses(broker, api_key)
         client, other = await relay.connect(1), await relay.connect(1)
         no_topics = b"\xff\xff\x00\x01\x00\x00\x00"
         client.send(heartbeat(1) if api_key == DESCRIBE_GROUPS else request(api_key, 12, 1, no_topics))
@@ -424,7 +424,7 @@ async def test_a_broker_that_answers_nonsense_loses_that_connection_alone(api_ke
 
 async def test_an_answer_before_nonsense_is_still_sent() -> None:
     async with scripted_broker() as broker, relaying({1: broker}) as relay:
-        broker.script = lambda asked: asked.connection.send(framed(1, b"good") + framed(9, b"bad"))
+        broker.script = lambda requested: requested.connection.send(framed(1, b"good") + framed(9, b"bad"))
         client = await relay.connect(1)
         client.send(request(NOBODYS, 0, 1))
         assert await client.rest() == framed(1, b"good")
@@ -480,7 +480,7 @@ async def test_a_bug_of_ours_is_one_clients_alone(waits: bool) -> None:
 async def test_for_a_client_that_does_not_read_nothing_piles_up() -> None:
     """A response of any size: the client gets all of it when it reads, and others are not affected."""
     async with scripted_broker() as broker, relaying({1: broker}) as relay:
-        held = Holding(broker, FETCH)
+        held = WithheldResponses(broker, FETCH)
         client = await relay.connect(1)
         client.stop_reading()
         client.send(request(FETCH, 12, 1))
@@ -516,7 +516,7 @@ async def test_for_a_broker_that_does_not_read_nothing_piles_up() -> None:
 async def test_nothing_piles_up_either_where_no_answers_are_owed() -> None:
     """The producer has acks=0, and the broker stops reading between complete requests."""
     async with scripted_broker() as broker, relaying({1: broker}) as relay:
-        Holding(broker, PRODUCE)
+        WithheldResponses(broker, PRODUCE)
         broker.reads = False
         client = await relay.connect(1)
         client.send(produce(0, 0))
@@ -635,7 +635,7 @@ async def test_a_broker_that_is_not_reached_is_unreachable_though_older_response
 ) -> None:
     """Its kernel still sends earlier responses: here the end of one, and another one."""
     tried, answered = asyncio.Event(), asyncio.Event()
-    held: list[Asked] = []
+    held: list[ReceivedRequest] = []
 
     async def create_connection(*_: object, **__: object) -> None:
         tried.set()

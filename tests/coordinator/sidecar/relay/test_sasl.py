@@ -11,11 +11,11 @@ from muster.coordinator.sidecar.relay.sasl import MESSAGE_BYTES_MAX, SaslExchang
 SERVER_FIRST, SERVER_FINAL = b"r=abcdef,s=c2FsdA==,i=4096", b"v=c2lnbmF0dXJl"
 
 
-def exchange(mechanism: str, *said: bytes) -> SaslExchange:
+def exchange(mechanism: str, *reported: bytes) -> SaslExchange:
     """An exchange that has started."""
     begun = SaslExchange()
     begun.begin(mechanism)
-    for message in said:
+    for message in reported:
         begun.received(message)
     return begun
 
@@ -124,10 +124,10 @@ def test_messages_that_are_too_long_are_not_parsed() -> None:
 
 def test_nothing_is_kept_but_the_name() -> None:
     """No password, no proof, no token."""
-    for mechanism, said in (
+    for mechanism, reported in (
         ("PLAIN", (b"\0alice\0s3cret",)),
         ("SCRAM-SHA-256", (b"n,,n=alice,r=s3cret", b"c=biws,r=x,p=s3cret")),
         ("OAUTHBEARER", (token({"sub": "alice", "jti": "s3cret"}),)),
     ):
-        kept = [str(value) for value in vars(exchange(mechanism, *said)).values()]
+        kept = [str(value) for value in vars(exchange(mechanism, *reported)).values()]
         assert kept == [mechanism, "alice", "False", "False"]

@@ -105,8 +105,8 @@ async def begins(connection: Connection) -> bool:
 
 async def password(connection: Connection, user: str, secret: str | None = None) -> Fields:
     """The broker's response to it."""
-    said = f"\0{user}\0{password_of(user) if secret is None else secret}"
-    return await connection.ask("SaslAuthenticate", 2, auth_bytes=said.encode())
+    text = f"\0{user}\0{password_of(user) if secret is None else secret}"
+    return await connection.ask("SaslAuthenticate", 2, auth_bytes=text.encode())
 
 
 class Member:
@@ -185,12 +185,12 @@ async def formed(connection: Connection, group_id: str) -> Member:
 
 async def producing(connection: Connection, transactional_id: str) -> dict[str, int]:
     """The id and the epoch of a transactional producer."""
-    asked = {"transactional_id": transactional_id, "producer_id": -1, "producer_epoch": -1}
+    request = {"transactional_id": transactional_id, "producer_id": -1, "producer_epoch": -1}
     answer: Fields = {}
 
     async def initialized() -> bool:
         await connection.ask("FindCoordinator", 4, key_type=1, coordinator_keys=[transactional_id])
-        answer.update(await connection.ask("InitProducerId", 4, **asked, transaction_timeout=ms(60_000)))
+        answer.update(await connection.ask("InitProducerId", 4, **request, transaction_timeout=ms(60_000)))
         return bool(answer["error_code"] == 0)
 
     await until(initialized)  # the first request makes the broker create its topic of transactions

@@ -144,15 +144,15 @@ async def test_the_table_is_enough(broker: SecuredBroker, topic: str) -> None:
 @pytest.mark.parametrize("missing", rows(), ids=titled)
 async def test_each_row_is_needed(broker: SecuredBroker, topic: str, missing: Acl) -> None:
     """Without it a line names the missing right: the last one, or a warning."""
-    said = rf"lacks the ACL Allow {missing.operation} on (this )?{SAID[missing.resource]}\b"
+    text = rf"lacks the ACL Allow {missing.operation} on (this )?{SAID[missing.resource]}\b"
     with allowed(broker, *(for_topic(acl, topic) for acl in rows() if acl != missing)):
         if missing.operation == "DESCRIBE_CONFIGS" or missing.resource == "group":
             with sidecar(broker, "--log-replication", "1", **options(broker, topic)) as muster:
                 await used(muster)
-                assert re.search(said, muster.output), muster.output
+                assert re.search(text, muster.output), muster.output
         else:
             log = ["--log", options(broker, topic)["log"], "--log-replication", "1"]
-            assert re.search(said, refused_start(*upstream_options(broker), *own_ports(), *log))
+            assert re.search(text, refused_start(*upstream_options(broker), *own_ports(), *log))
 
 
 def test_the_commands_match_the_table(broker: SecuredBroker, tmp_path: Path) -> None:
@@ -213,9 +213,9 @@ def test_reading_the_log_needs_no_other_permission(
     refused = CliRunner().invoke(replay_cli.app, arguments)
     assert (refused.exit_code, f"Allow DESCRIBE on TOPIC {topic}" in refused.stderr) == (2, True), refused.output
     with allowed(broker, Acl("bob", "topic", topic, "READ")):
-        told = CliRunner().invoke(replay_cli.app, arguments, env={"COLUMNS": "160"})
-    assert told.exit_code == 0, told.output
-    assert group_id in told.stdout
+        result = CliRunner().invoke(replay_cli.app, arguments, env={"COLUMNS": "160"})
+    assert result.exit_code == 0, result.output
+    assert group_id in result.stdout
 
 
 def test_the_table_names_the_cluster_as_kafka_does() -> None:

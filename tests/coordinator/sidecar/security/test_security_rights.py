@@ -42,7 +42,7 @@ def questions_of_nobody(group_id: str) -> dict[str, Question]:
     """Requests of a client that is no member: refused for that reason, if it has the right to ask at all."""
     alteration = {"name": CONFIG, "config_operation": 0, "value": "50000"}
     resource = {"resource_type": GROUP, "resource_name": group_id}
-    asked: list[Question] = [
+    requested: list[Question] = [
         ("JoinGroup", 9, join_body(group_id, protocol_type="another")),
         ("JoinGroup", 3, join_body(group_id, protocol_type="another")),
         (
@@ -54,7 +54,7 @@ def questions_of_nobody(group_id: str) -> dict[str, Question]:
         ("LeaveGroup", 5, {"group_id": group_id, "members": [{**_NOBODY, "reason": None}]}),
         ("LeaveGroup", 2, {"group_id": group_id, "member_id": "nobody"}),
         ("OffsetCommit", 9, {"group_id": group_id, **_NOBODY, "generation_id_or_member_epoch": 1, "topics": _TOPICS}),
-        ("OffsetCommit", 9, {"group_id": group_id, **_nobody_at_all(), "topics": _TOPICS}),
+        ("OffsetCommit", 9, {"group_id": group_id, **_no_member(), "topics": _TOPICS}),
         ("OffsetFetch", 8, {"groups": [{"group_id": group_id, "topics": None}], "require_stable": False}),
         ("DescribeGroups", 5, {"groups": [group_id], "include_authorized_operations": True}),
         ("DescribeGroups", 6, {"groups": [group_id], "include_authorized_operations": True}),
@@ -75,10 +75,12 @@ def questions_of_nobody(group_id: str) -> dict[str, Question]:
         ),
         ("IncrementalAlterConfigs", 1, {"resources": [{**resource, "configs": [alteration]}], "validate_only": True}),
     ]
-    return {f"{name} v{version} {place}": (name, version, body) for place, (name, version, body) in enumerate(asked)}
+    return {
+        f"{name} v{version} {place}": (name, version, body) for place, (name, version, body) in enumerate(requested)
+    }
 
 
-def _nobody_at_all() -> dict[str, Any]:
+def _no_member() -> dict[str, Any]:
     return {"member_id": "", "group_instance_id": None, "generation_id_or_member_epoch": -1}
 
 
@@ -104,11 +106,11 @@ def muster(broker: SecuredBroker) -> Iterator[MusterProcess]:
 
 async def errors(address: str, user: str, group_id: str) -> dict[str, list[int]]:
     """Send each request as a user on a separate connection, so that they are independent."""
-    told = {}
+    reported = {}
     for title, (name, version, body) in questions_of_nobody(group_id).items():
         async with speaking(address, user) as connection:
-            told[title] = errors_of(await connection.ask(name, version, **body))
-    return told
+            reported[title] = errors_of(await connection.ask(name, version, **body))
+    return reported
 
 
 async def listed(connection: Connection) -> list[str]:
@@ -146,7 +148,7 @@ async def test_a_user_gets_the_brokers_errors(
         ):
             await formed(alice_through, through)
             await formed(alice_direct, direct)
-            told = await errors(muster.bootstrap, "bob", through)
+            reported = await errors(muster.bootstrap, "bob", through)
             told_directly = await errors(broker.address(LISTENER), "bob", direct)
             async with speaking(muster.bootstrap, "bob") as bob:
                 may_see = through in await listed(bob)
@@ -154,7 +156,7 @@ async def test_a_user_gets_the_brokers_errors(
                 assert may_see == (direct in await listed(bob))
     finally:
         remove_acls(broker.admin(), *acls)
-    assert told == told_directly
+    assert reported == told_directly
 
 
 # ---- the table -----------------------------------------------------------------------------------------
@@ -198,7 +200,7 @@ async def on_stage(address: str, name: str) -> AsyncIterator[Stage]:
         )
 
 
-async def told(address: str, user: str, stage: Stage, row: Row) -> list[list[str]]:
+async def errors_for(address: str, user: str, stage: Stage, row: Row) -> list[list[str]]:
     """The errors of each form of the request, each on its own connection, so that no verdict is cached."""
     answers = []
     for api, version, body in questions(stage, *row.request):
@@ -222,13 +224,13 @@ async def test_each_right_is_needed_and_all_together_are_enough(
     others = [acl(each, run) for each in row.others()]
     async with on_stage(muster.bootstrap, f"{run}-here") as here, on_stage(directly, f"{run}-there") as there:
         with allowed(broker, *others):
-            refused = await told(muster.bootstrap, "bob", here, row)
+            refused = await errors_for(muster.bootstrap, "bob", here, row)
             assert [set(errors) - {"NONE"} for errors in refused] == [{row.without}] * len(refused)
             if not row.only_here:
-                assert refused == await told(directly, "bob", there, row)
+                assert refused == await errors_for(directly, "bob", there, row)
             with allowed(broker, acl(row, run)):
-                served = await told(muster.bootstrap, "bob", here, row)
-                expected = [["NONE"]] * len(served) if row.only_here else await told(directly, "bob", there, row)
+                served = await errors_for(muster.bootstrap, "bob", here, row)
+                expected = [["NONE"]] * len(served) if row.only_here else await errors_for(directly, "bob", there, row)
     assert served == expected
     assert not any(row.without in errors for errors in served)
 
@@ -237,5 +239,5 @@ async def test_each_right_is_needed_and_all_together_are_enough(
 async def test_musters_own_topics_are_refused_even_to_a_superuser(muster: MusterProcess, row: Row) -> None:
     """Only through the sidecar: the broker would accept it, and depose the owner."""
     async with on_stage(muster.bootstrap, new_group()) as stage:
-        refused = await told(muster.bootstrap, SUPER_USER, stage, row)
+        refused = await errors_for(muster.bootstrap, SUPER_USER, stage, row)
     assert [set(errors) - {"NONE"} for errors in refused] == [{row.without}] * len(refused)

@@ -75,9 +75,9 @@ def of_python(mechanism: str) -> dict[str, Any]:
 def principals(muster: MusterProcess, group_id: str) -> set[str]:
     """The members' principals in the history."""
     arguments = ["history", group_id, "--log", muster.log, "--format", "jsonl"]
-    told = CliRunner().invoke(replay_cli.app, arguments)
-    assert told.exit_code == 0, told.output
-    return {name for line in told.stdout.splitlines() for name in _principals(json.loads(line))}
+    result = CliRunner().invoke(replay_cli.app, arguments)
+    assert result.exit_code == 0, result.output
+    return {name for line in result.stdout.splitlines() for name in _principals(json.loads(line))}
 
 
 def _principals(value: Any) -> Iterator[str]:

@@ -121,11 +121,11 @@ def test_no_client_has_the_rights_of_muster(
     rights = Acl("muster", "topic", only_musters, "WRITE"), Acl("alice", "topic", only_musters, "DESCRIBE")
     add_acls(admin, *rights)
     app = client_properties("SSL", authority=ours, certificate=theirs.issue("app"))
-    told: list[KafkaError | None] = []
+    reported: list[KafkaError | None] = []
     producer = Producer({"bootstrap.servers": muster.bootstrap, **app})
-    producer.produce(only_musters, b"x", partition=0, on_delivery=lambda error, _: told.append(error))
+    producer.produce(only_musters, b"x", partition=0, on_delivery=lambda error, _: reported.append(error))
     assert producer.flush(30) == 0
-    assert [error and error.code() for error in told] == [KafkaError.TOPIC_AUTHORIZATION_FAILED]
+    assert [error and error.code() for error in reported] == [KafkaError.TOPIC_AUTHORIZATION_FAILED]
 
 
 def test_a_renewed_certificate_is_shown_without_a_restart(

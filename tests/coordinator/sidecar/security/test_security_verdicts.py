@@ -84,9 +84,9 @@ async def test_an_authorized_client_is_served(broker: SecuredBroker, muster: Mus
         assert await member.beat() == 0
         assert await commit(member) == [0]
         async with speaking(broker.address(LISTENER), "alice") as direct:
-            asked = [{"group_id": group_id, "topics": None}]
-            told = await direct.ask("OffsetFetch", 8, groups=asked, require_stable=False)
-        assert told["groups"][0]["topics"][0]["partitions"][0]["committed_offset"] == 7
+            requested = [{"group_id": group_id, "topics": None}]
+            response = await direct.ask("OffsetFetch", 8, groups=requested, require_stable=False)
+        assert response["groups"][0]["topics"][0]["partitions"][0]["committed_offset"] == 7
         left = [{"member_id": member.member_id, "group_instance_id": None, "reason": None}]
         assert errors_of(await member.connection.ask("LeaveGroup", 5, group_id=group_id, members=left)) == [0, 0]
 

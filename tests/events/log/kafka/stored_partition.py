@@ -38,11 +38,11 @@ class StoredPartition(KafkaLink):
     async def ask_leader(
         self, topic: str, partition: int, request: Any, *, lane: object, timeout_ms: int | None = None
     ) -> Any:
-        asked = request_in(request)
-        if asked.__api_key__ == LIST_OFFSETS:
-            offset = self._start if timestamp_of(asked) == _EARLIEST else self.end
+        requested = request_in(request)
+        if requested.__api_key__ == LIST_OFFSETS:
+            offset = self._start if timestamp_of(requested) == _EARLIEST else self.end
             return offset_response(topic, partition, offset)
-        position, _ = place_of(asked)
+        position, _ = place_of(requested)
         self.fetched.append(position)
         error = self.fetch_errors.pop(0) if self.fetch_errors else ErrorCode.none
         found = b"".join(batch for last, batch in self._batches if last >= position)

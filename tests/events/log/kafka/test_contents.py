@@ -47,9 +47,9 @@ class StoredBatches(KafkaLink):
     ) -> Any:
         batch = self._batches[partition]
         end = 1 if batch else 0
-        asked = request_in(request)
-        if asked.__api_key__ == LIST_OFFSETS:
-            return offset_response(topic, partition, 0 if timestamp_of(asked) == _EARLIEST else end)
+        requested = request_in(request)
+        if requested.__api_key__ == LIST_OFFSETS:
+            return offset_response(topic, partition, 0 if timestamp_of(requested) == _EARLIEST else end)
         self.fetched.append(partition)
         return fetch_response(topic, partition, end, batch)
 
@@ -131,12 +131,12 @@ async def test_known_contents_are_not_looked_up_again() -> None:
 async def test_owners_are_looked_for_in_all_of_a_topic_only_where_a_log_was_opened(*, was_opened: bool) -> None:
     """A large topic of another application is refused immediately."""
 
-    async def asked() -> bool:
+    async def requested() -> bool:
         return was_opened
 
     link = StoredBatches(unmarked(b"user-17"))
     with pytest.raises(LogMismatch, match="topic users is a foreign topic"):
-        await refuse_foreign(link, "users", 1, was_opened=asked, timeout_ms=1_000)
+        await refuse_foreign(link, "users", 1, was_opened=requested, timeout_ms=1_000)
     assert len(link.fetched) == 1 + was_opened
 
 
@@ -144,7 +144,7 @@ async def test_owners_are_looked_for_in_all_of_a_topic_only_where_a_log_was_open
 async def test_an_owners_record_in_the_middle_is_found_where_a_log_was_opened(ours_at: int | None) -> None:
     """Another producer has written much before and after it."""
 
-    async def asked() -> bool:
+    async def requested() -> bool:
         return True
 
     theirs = [(at, at_offset(unmarked(b"user-17"), at)) for at in (0, 1_500, 1_999)]
@@ -152,6 +152,6 @@ async def test_an_owners_record_in_the_middle_is_found_where_a_log_was_opened(ou
     link = StoredPartition(*sorted(theirs + ours), end=2_000)
     if ours_at is None:
         with pytest.raises(LogMismatch, match="topic users is a foreign topic"):
-            await refuse_foreign(link, "users", 1, was_opened=asked, timeout_ms=1_000)
+            await refuse_foreign(link, "users", 1, was_opened=requested, timeout_ms=1_000)
     else:
-        assert await refuse_foreign(link, "users", 1, was_opened=asked, timeout_ms=1_000) is Contents.OURS
+        assert await refuse_foreign(link, "users", 1, was_opened=requested, timeout_ms=1_000) is Contents.OURS

@@ -32,7 +32,7 @@ def decoded(fetched: bytes, since: int | None = 0) -> list[StoredRecord]:
     return [record for records, _ in pieces for record in records]
 
 
-def told_apart(records: list[StoredRecord]) -> tuple[list[int], list[int]]:
+def offsets_by_writer(records: list[StoredRecord]) -> tuple[list[int], list[int]]:
     """The offsets of owners' records, and of foreign ones."""
     return [one.offset for one in records if not one.is_foreign], [one.offset for one in records if one.is_foreign]
 
@@ -43,9 +43,9 @@ def test_each_record_of_an_owner_carries_the_format_level() -> None:
         (written,) = [batch for batch, _ in writers_of(ours(records, 0), end=9)]
         assert written is not None
         assert written.marked
-        assert told_apart(decoded(ours(records, 0))) == ([0, 1], [])
+        assert offsets_by_writer(decoded(ours(records, 0))) == ([0, 1], [])
         with_headers = foreign.batch(records, headers=[("other", b""), (MARK, str(FORMAT_LEVEL - 1).encode())])
-        assert told_apart(decoded(with_headers)) == ([0, 1], []), "a copy, or another version's"
+        assert offsets_by_writer(decoded(with_headers)) == ([0, 1], []), "a copy, or another version's"
 
 
 @pytest.mark.parametrize("codec", [0, *CODECS])
@@ -57,7 +57,7 @@ def test_an_unmarked_record_is_foreign(*, codec: int, transactional: bool) -> No
 
     found = decoded(ours(ONE, 4) + foreign_records + ours(ONE, 8))
 
-    assert told_apart(found) == ([4, 8], [5, 6, 7])
+    assert offsets_by_writer(found) == ([4, 8], [5, 6, 7])
     assert [(one.key, one.value) for one in found if one.is_foreign] == [(b"key", None), (b"", None), (b"gone", None)]
 
 
@@ -65,14 +65,14 @@ def test_an_unmarked_record_is_foreign(*, codec: int, transactional: bool) -> No
 def test_an_owners_batch_recompressed_by_the_broker_is_an_owners(codec: int) -> None:
     """According to compression.type, or by a mirror's producer: the mark counts, whatever the codec."""
     copied = foreign.batch([Record(b"a", b"1" * 500)], codec=codec, headers=[(MARK, b"3")])
-    assert told_apart(decoded(copied)) == ([0], [])
+    assert offsets_by_writer(decoded(copied)) == ([0], [])
 
 
 def test_a_transaction_is_foreign_whatever_it_contains() -> None:
     """Owners write none, and it may have been aborted. The marker at its end is ignored."""
     copied = foreign.batch(ONE, base_offset=3, transactional=True, headers=[(MARK, b"3")])
     found = list(decode_batches(copied + foreign.control_batch(4), 0, start=0, end=9, marks=Marks(since=0)))
-    assert told_apart([record for records, _ in found for record in records]) == ([], [3])
+    assert offsets_by_writer([record for records, _ in found for record in records]) == ([], [3])
     assert found[-1] == ([], 5)
 
 
@@ -81,22 +81,25 @@ def test_before_owners_marked_their_records_all_are_taken_for_owners() -> None:
     before = foreign.batch(ONE, base_offset=1) + foreign.batch(ONE, base_offset=2, codec=foreign.LZ4)
     foreign_records = foreign.batch(ONE, base_offset=9)
 
-    assert told_apart(decoded(before + ours(ONE, 8) + foreign_records, since=None)) == ([1, 2, 8], [9])
-    assert told_apart(decoded(before + ours(ONE, 8) + foreign_records, since=2)) == ([1, 8], [2, 9])
+    assert offsets_by_writer(decoded(before + ours(ONE, 8) + foreign_records, since=None)) == ([1, 2, 8], [9])
+    assert offsets_by_writer(decoded(before + ours(ONE, 8) + foreign_records, since=2)) == ([1, 8], [2, 9])
     assert decoded(before, since=None)[0].value == b"1"
 
 
 def test_unmarked_records_are_foreign_from_the_offset_where_marking_began() -> None:
     """Including that offset itself, in one batch with what precedes it."""
     unmarked = foreign.batch([Record(b"a", b"1")] * 4, base_offset=3)
-    assert told_apart(decoded(unmarked, since=5)) == ([3, 4], [5, 6])
+    assert offsets_by_writer(decoded(unmarked, since=5)) == ([3, 4], [5, 6])
 
 
 def test_a_mark_before_the_noted_one_counts() -> None:
     """Owners began to mark no later than at any marked record, whatever was noted or met first."""
     marked, unmarked = ours(ONE, 3), foreign.batch(ONE, base_offset=4)
-    assert told_apart(decoded(marked + unmarked, since=8)) == ([3], [4])
-    assert told_apart(decoded(foreign.batch(ONE, base_offset=2) + marked + ours(ONE, 5), since=8)) == ([2, 3, 5], [])
+    assert offsets_by_writer(decoded(marked + unmarked, since=8)) == ([3], [4])
+    assert offsets_by_writer(decoded(foreign.batch(ONE, base_offset=2) + marked + ours(ONE, 5), since=8)) == (
+        [2, 3, 5],
+        [],
+    )
 
 
 # ---- hostile ones --------------------------------------------------------------------------------
@@ -115,7 +118,7 @@ def test_a_mark_before_the_noted_one_counts() -> None:
 )
 def test_an_unreadable_foreign_batch_is_skipped(unreadable: bytes) -> None:
     """Before owners marked theirs, it may be one of theirs: it is named."""
-    assert told_apart(decoded(unreadable + ours(ONE, 2))) == ([2], [1])
+    assert offsets_by_writer(decoded(unreadable + ours(ONE, 2))) == ([2], [1])
     with pytest.raises(BrokenRecord, match="partition 4, offset 1: the batch cannot be read: "):
         decoded(unreadable, since=None)
     assert list(writers_of(unreadable, end=9)) == [(None, 2)]
@@ -156,7 +159,7 @@ def test_a_bomb_is_not_unpacked() -> None:
     small = foreign.bomb(1, 2 * 1024 * MIB)
     assert len(small) < MIB // 4
     tracemalloc.start()
-    assert told_apart(decoded(small + ours(ONE, 2))) == ([2], [1])
+    assert offsets_by_writer(decoded(small + ours(ONE, 2))) == ([2], [1])
     assert tracemalloc.get_traced_memory()[1] < 2 * UNCOMPRESSED_BYTES_MAX
     tracemalloc.stop()
 
@@ -166,11 +169,11 @@ def test_headers_are_not_made_objects_of_by_the_million() -> None:
     record = b"\x00\x00\x00" + b"\x02a" + b"\x01" + varint(3_000_000) + b"\x00\x01" * 3_000_000
     many = foreign.with_records(foreign.batch(ONE, base_offset=1), varint(len(record)) + record, 0)
     tracemalloc.start()
-    assert told_apart(decoded(many + ours(ONE, 2))) == ([2], [1])
+    assert offsets_by_writer(decoded(many + ours(ONE, 2))) == ([2], [1])
     assert tracemalloc.get_traced_memory()[1] < 50 * MIB
     tracemalloc.stop()
     thousands = foreign.batch(ONE, base_offset=1, headers=[("h", b"")] * 5_000)
-    assert told_apart(decoded(thousands + ours(ONE, 2))) == ([2], [1])
+    assert offsets_by_writer(decoded(thousands + ours(ONE, 2))) == ([2], [1])
 
 
 def test_a_search_for_the_last_owner_keeps_no_record() -> None:
@@ -190,7 +193,7 @@ def test_headers_that_are_packed_are_counted_when_they_are_unpacked() -> None:
     many = foreign.with_records(foreign.batch(ONE, base_offset=1), packed, foreign.ZSTD)
     assert len(many) < MIB // 16
     tracemalloc.start()
-    assert told_apart(decoded(many + ours(ONE, 2))) == ([2], [1])
+    assert offsets_by_writer(decoded(many + ours(ONE, 2))) == ([2], [1])
     assert tracemalloc.get_traced_memory()[1] < 50 * MIB
     tracemalloc.stop()
 

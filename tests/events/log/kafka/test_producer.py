@@ -223,14 +223,14 @@ async def test_appends_are_sent_again_in_one_request_to_each_leader(stops: bool,
     fresh = await log.claim(5)
     if stops:
         cluster.stop(1)
-    asked = cluster.asked[PRODUCE]
+    requested = cluster.asked[PRODUCE]
     answers = [dict(some) async for some in log.repeat([*writers, fresh], timeout_ms=1_000)]
     assert answers[0] == {5: False}
     assert {partition for some in answers[1:] for partition, is_one in some.items() if is_one is True} == (
         {0, 1, 2, 3, 4} - unknown
     )
     assert {partition for some in answers[1:] for partition, is_one in some.items() if is_one is False} == unknown
-    assert cluster.asked[PRODUCE] - asked == (1 if stops else 2)
+    assert cluster.asked[PRODUCE] - requested == (1 if stops else 2)
     await log.close()
 
 

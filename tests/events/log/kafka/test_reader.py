@@ -200,4 +200,4 @@ async def test_finding_the_start_of_a_thousand_partitions_takes_a_request_per_br
 async def test_a_broker_that_does_not_respond_is_retried_and_no_other() -> None:
     link = ManyPartitions(silent=(1, 1))
     assert len(await begin_offsets(link, "events", range(100), timeout_ms=5_000)) == 100
-    assert [(node, asked) for node, lane, asked in link.asked if lane == "ends"].count((0, 50)) == 1
+    assert [(node, requested) for node, lane, requested in link.asked if lane == "ends"].count((0, 50)) == 1

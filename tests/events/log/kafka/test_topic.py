@@ -99,12 +99,12 @@ async def test_a_partition_without_a_leader_is_waited_for(leader: int, is_one: b
         async def metadata(self, topics: Any) -> Any:
             return answer(topic((leader, 0), (1, 0)), nodes=(0, 1))
 
-    asked = topic_facts(Led(), "t", timeout_ms=0)
+    requested = topic_facts(Led(), "t", timeout_ms=0)
     if is_one:
-        assert await asked == FACTS
+        assert await requested == FACTS
     else:
         with pytest.raises(LogUnavailable, match="a partition of topic t has no leader"):
-            await asked
+            await requested
 
 
 async def test_a_topic_of_brokers_that_know_no_ids_has_none() -> None:
@@ -140,10 +140,10 @@ async def test_a_topic_has_a_replica_on_each_of_three_brokers(brokers: int, repl
 @pytest.mark.parametrize(("replicas", "in_sync"), [(1, "1"), (2, "1"), (5, "4")])
 async def test_a_topic_has_as_many_replicas_as_are_wanted(replicas: int, in_sync: str) -> None:
     """One of them may be down; given configs count."""
-    for configs, told in (({}, in_sync), ({"min.insync.replicas": "7"}, "7")):
+    for configs, reported in (({}, in_sync), ({"min.insync.replicas": "7"}, "7")):
         link = Cluster()
         assert await create_topic(link, "t", configs, partitions=3, replication=replicas, timeout_ms=5_000)
-        assert link.created == [("t", 3, replicas, [("min.insync.replicas", told)])]
+        assert link.created == [("t", 3, replicas, [("min.insync.replicas", reported)])]
 
 
 async def test_a_topic_that_another_process_just_created_is_not_reported_as_ours() -> None:

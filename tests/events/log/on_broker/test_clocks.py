@@ -40,6 +40,6 @@ async def test_a_topic_that_wants_the_owners_time_is_explained_when_a_clock_is_o
     with pytest.raises(LogUnavailable) as unavailable:
         await writer.append([transition("a")])
 
-    said = str(unavailable.value)
-    assert "INVALID_TIMESTAMP: by the clock of this machine it is 2100-01-01T00:00:00+00:00, and" in said
-    assert f"--entity-name {topic} --add-config message.timestamp.type=LogAppendTime" in said
+    text = str(unavailable.value)
+    assert "INVALID_TIMESTAMP: by the clock of this machine it is 2100-01-01T00:00:00+00:00, and" in text
+    assert f"--entity-name {topic} --add-config message.timestamp.type=LogAppendTime" in text

@@ -83,12 +83,12 @@ async def test_an_empty_topic_of_another_program_is_reported_as_such(
     """Replay used to report no groups, as for an empty log."""
     await create_topic(admin, topic, {"cleanup.policy": "delete"})
     command = ["replay", "groups", "--log", f"kafka://{kafka_broker.bootstrap}/{topic}"]
-    asked = await asyncio.to_thread(CliRunner().invoke, cli.app, command)
-    assert (asked.exit_code, asked.stdout) == (2, ""), asked.output
-    assert f"topic {topic} is empty, and no Muster has opened it as its event log" in " ".join(asked.stderr.split())
+    result = await asyncio.to_thread(CliRunner().invoke, cli.app, command)
+    assert (result.exit_code, result.stdout) == (2, ""), result.output
+    assert f"topic {topic} is empty, and no Muster has opened it as its event log" in " ".join(result.stderr.split())
 
 
-async def somebody_elses(broker: Broker, topic: str) -> None:
+async def write_application_records(broker: Broker, topic: str) -> None:
     """Records as an application writes them, in both partitions."""
     async with AIOKafkaProducer(bootstrap_servers=broker.bootstrap, compression_type="gzip") as producer:
         for partition in (0, 1):
@@ -101,7 +101,7 @@ async def test_a_topic_of_another_program_is_left_unchanged(
 ) -> None:
     """With settings that would do, too: nothing is written there, no topic is made beside it, and it is not read."""
     await create_topic(admin, topic, {})
-    await somebody_elses(kafka_broker, topic)
+    await write_application_records(kafka_broker, topic)
     log = KafkaEventLog([kafka_broker.bootstrap], topic, read_only=read_only)
     with pytest.raises(LogMismatch, match=f"topic {topic} is a foreign topic, not an event log: Muster wrote none"):
         await log.open()
@@ -117,7 +117,7 @@ async def test_foreign_records_among_ours_do_not_make_a_topic_foreign(
     """Also when each partition ends with one of theirs."""
     log = await open_log(partitions=2)
     await (await log.claim(1)).append([transition("a")])
-    await somebody_elses(kafka_broker, topic)
+    await write_application_records(kafka_broker, topic)
     await open_log(partitions=2)
 
 

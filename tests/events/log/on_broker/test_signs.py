@@ -37,9 +37,9 @@ async def test_a_topic_with_a_retention_of_an_hour_is_logged(
 ) -> None:
     """As earlier versions created it; with the command that changes it."""
     await create_topic(admin, f"{topic}_fencing_probe", {"cleanup.policy": "delete", "retention.ms": "3600000"})
-    (made_anew, told) = (await open_log(partitions=2)).warnings
+    (made_anew, reported) = (await open_log(partitions=2)).warnings
     assert "it was recreated" in made_anew
-    assert f"--entity-name {topic}_fencing_probe --add-config cleanup.policy=compact" in told
+    assert f"--entity-name {topic}_fencing_probe --add-config cleanup.policy=compact" in reported
 
 
 async def test_a_topic_that_we_make_keeps_the_last_one(open_log: OpenKafkaLog) -> None:

@@ -276,14 +276,14 @@ class TestWhileItIsServed:
         end = await log.end_offset(1)
         await admin.delete_records({TopicPartition(topic, 1): RecordsToDelete(before_offset=end)})
         await set_configs(admin, topic, {"max.message.bytes": str(64 * MIB)})
-        said = f"the beginning of topic {topic} was deleted (partition 1 up to offset {end})"
+        text = f"the beginning of topic {topic} was deleted (partition 1 up to offset {end})"
         await watch.check()
-        assert [said in flaw for flaw in watch.flaws] == [True]
+        assert [text in flaw for flaw in watch.flaws] == [True]
         again = await open_log(partitions=2)
-        assert [said in warning for warning in again.warnings] == [True]
+        assert [text in warning for warning in again.warnings] == [True]
         url = f"kafka://{kafka_broker.bootstrap}/{topic}"
         for command in (["verify"], ["groups"], ["why", "orders"]):
             ran = await asyncio.to_thread(run_muster, "replay", *command, "--log", url)
-            assert (ran.returncode, said in ran.stderr) == (3, True), (command, ran)
+            assert (ran.returncode, text in ran.stderr) == (3, True), (command, ran)
             assert "is empty" not in ran.stdout
             assert "is consistent" not in ran.stdout

@@ -89,9 +89,9 @@ class TestFence:
             for writer in writers[:3]:
                 await writer.append([transition("mine")])
             await (await log.claim(1)).append([transition("another's")])
-            asked = log.proxy.requests.count(ApiKey.PRODUCE)
+            requested = log.proxy.requests.count(ApiKey.PRODUCE)
             answers = await repeated(log, *writers)
-            assert log.proxy.requests.count(ApiKey.PRODUCE) == asked + 1
+            assert log.proxy.requests.count(ApiKey.PRODUCE) == requested + 1
         finally:
             await log.close()
         assert answers.keys() == {0, 1, 2, 3}

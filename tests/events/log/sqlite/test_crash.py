@@ -26,13 +26,13 @@ def append_until_killed(path: Path, name: str, appends: int) -> int:
     assert writer.stdout is not None
     with writer:
         try:
-            told = [writer.stdout.readline() for _ in range(appends)]
+            output = [writer.stdout.readline() for _ in range(appends)]
         finally:
             writer.kill()
         # What it had reported before it died may still be in the pipe; an incomplete line does not count.
-        told += [line for line in writer.stdout.read().splitlines(keepends=True) if line.endswith(b"\n")]
-    assert told[-1], "the writer ended by itself"
-    return int(told[-1]) + 1
+        output += [line for line in writer.stdout.read().splitlines(keepends=True) if line.endswith(b"\n")]
+    assert output[-1], "the writer ended by itself"
+    return int(output[-1]) + 1
 
 
 async def records_in(path: Path, *, read_only: bool) -> list[Record]:

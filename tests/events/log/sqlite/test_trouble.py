@@ -63,7 +63,7 @@ class Timers:
         return [timer for timer in self.made if not timer.cancelled() and timer.when() > now_s]
 
 
-def told(file: SqliteFile) -> str | None:
+def trouble_of(file: SqliteFile) -> str | None:
     return file.trouble
 
 
@@ -193,25 +193,25 @@ class TestADiskThatDoesNotAnswer:
         writing = asyncio.create_task(log.file.write(disk.hang))
         reading = asyncio.create_task(log.file.read(lambda _: disk.wait()))
         await asyncio.sleep(0)
-        for asked in (
+        for requested in (
             log.leave_sign_of_life(SignOfLife(owner="o", wall_ms=1), timeout_ms=50),
             log.last_signs_of_life(timeout_ms=50),
         ):
             with pytest.raises(LogUnavailable, match=f"^the disk of {path} has not answered for 50 ms$"):
-                await asked
+                await requested
         disk.mend()
         await asyncio.gather(writing, reading)
         await log.close()
 
     async def test_the_duration_is_logged(self, file: SqliteFile, disk: HangingDisk) -> None:
         """In words for the operator; and that it is over."""
-        assert told(file) is None
+        assert trouble_of(file) is None
         write = asyncio.create_task(file.write(disk.hang))
-        await until(lambda: told(file) is not None)
-        assert (told(file) or "").startswith(f"the disk of {file.path} has not answered for ")
+        await until(lambda: trouble_of(file) is not None)
+        assert (trouble_of(file) or "").startswith(f"the disk of {file.path} has not answered for ")
         await asyncio.wait([write])
         disk.mend()
-        await until(lambda: told(file) is None)
+        await until(lambda: trouble_of(file) is None)
 
     async def test_closing_waits_no_longer_than_a_while(
         self, file: SqliteFile, disk: HangingDisk, timers: Timers

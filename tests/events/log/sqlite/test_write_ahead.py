@@ -84,7 +84,7 @@ async def test_a_missing_write_ahead_log_is_reported(copied: Path, size: int | N
     for _ in range(2):
         assert await _is_told(copied, "missing")
     assert await _is_told(copied, "missing", read_only=False)
-    assert await read(copied) == (0, [told_of_end(copied, f"{RECORDS} of partition 0")])
+    assert await read(copied) == (0, [missing_end_message(copied, f"{RECORDS} of partition 0")])
     log = SqliteEventLog(copied)
     await log.open()
     await (await log.claim(0)).append([(Record(b"k", b"v"),)])
@@ -109,7 +109,7 @@ async def test_a_write_ahead_log_truncated_between_two_transactions_is_reported(
             beside(copied, "-shm").unlink(missing_ok=True)
             records, warnings = await read(copied)
             assert warnings == (
-                [] if records == RECORDS else [told_of_end(copied, f"{RECORDS - records} of partition 0")]
+                [] if records == RECORDS else [missing_end_message(copied, f"{RECORDS - records} of partition 0")]
             )
             lacks.add(RECORDS - records)
     assert lacks == {*range(RECORDS + 1)}
@@ -119,7 +119,7 @@ async def test_records_appended_since_an_owner_accepted_the_log_count(copied: Pa
     """The owner gets the report, too; from its first append on the older end is forgotten."""
     os.truncate(beside(copied), beside(copied).stat().st_size - 20 * (24 + 4096))
     left, warnings = await read(copied)
-    assert warnings == [told_of_end(copied, f"{RECORDS - left} of partition 0")]
+    assert warnings == [missing_end_message(copied, f"{RECORDS - left} of partition 0")]
     log = SqliteEventLog(copied)
     await log.open()
     assert log.warnings == warnings
@@ -134,7 +134,7 @@ async def test_a_closed_file_that_lacks_its_end_is_reported(path: Path) -> None:
         pass
     with closing(sqlite3.connect(path)) as connection, connection:
         connection.execute("DELETE FROM records WHERE offset >= 97")
-    assert await read(path) == (97, [told_of_end(path, "3 of partition 0")])
+    assert await read(path) == (97, [missing_end_message(path, "3 of partition 0")])
 
 
 async def test_an_emptied_partition_is_reported(path: Path) -> None:
@@ -180,10 +180,10 @@ def test_the_records_that_a_file_lacks_are_counted_by_partition(
     path: Path, offsets: dict[int, int], found: dict[int, int], lacks: str | None
 ) -> None:
     """The note of this log shows it; another log's note says nothing about it."""
-    told = describe_missing_records(
+    reported = describe_missing_records(
         path, PartitionEnds(log_id="a", offsets=offsets), PartitionEnds(log_id="a", offsets=found)
     )
-    assert told == (None if lacks is None else told_of_end(path, lacks))
+    assert reported == (None if lacks is None else missing_end_message(path, lacks))
     assert (
         describe_missing_records(
             path, PartitionEnds(log_id="b", offsets=offsets), PartitionEnds(log_id="a", offsets=found)
@@ -241,7 +241,7 @@ async def test_backups_that_sqlite_makes_of_a_live_log_are_whole(path: Path) -> 
     assert await read(vacuumed) == (RECORDS, [])
 
 
-def told_of_end(path: Path, lacks: str) -> str:
+def missing_end_message(path: Path, lacks: str) -> str:
     return (
         f"the event log {path} lacks the last records that its owner had written, {lacks}: "
         f"{path.name}-wal is cut off, or one of the two is older than {path.name}.lock, which records them. "

@@ -31,9 +31,9 @@ def fleet(*args: str) -> Result:
 
 def written(tmp_path: Path) -> str:
     """The URL of a log with a group's events."""
-    told = script("orders")
-    told.coordinator("coordinator-a:100").created()
-    return asyncio.run(sqlite_log(tmp_path / "muster.db", told))
+    story = script("orders")
+    story.coordinator("coordinator-a:100").created()
+    return asyncio.run(sqlite_log(tmp_path / "muster.db", story))
 
 
 def test_from_a_log_to_an_archive_and_back(tmp_path: Path) -> None:
@@ -65,8 +65,8 @@ def test_damage_is_reported_and_sets_the_exit_code(tmp_path: Path) -> None:
     assert answer.exit_code == 3
     assert "\nWRONG:\n" in answer.stdout
     assert "was altered" in answer.stdout
-    told = msgspec.json.decode(fleet("verify", "--archive", str(tmp_path / "a"), "--format", "json").stdout)
-    assert len(told["damage"]) == 1
+    output = msgspec.json.decode(fleet("verify", "--archive", str(tmp_path / "a"), "--format", "json").stdout)
+    assert len(output["damage"]) == 1
 
 
 @pytest.mark.parametrize(

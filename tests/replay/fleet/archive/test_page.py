@@ -17,9 +17,9 @@ PAGE = (Path(__file__).parents[4] / "docs" / "fleet-archive.md").read_text(encod
 
 def test_the_commands_run_in_their_order(tmp_path: Path) -> None:
     """With a file instead of the topic, and one run instead of an endless one."""
-    told = script("orders")
-    told.coordinator("coordinator-a:100").created()
-    log = asyncio.run(sqlite_log(tmp_path / "muster.db", told))
+    story = script("orders")
+    story.coordinator("coordinator-a:100").created()
+    log = asyncio.run(sqlite_log(tmp_path / "muster.db", story))
     commands = re.findall(r"^\$ (.+)$", PAGE, re.MULTILINE)
     assert len(commands) == 5
     for command in commands:

@@ -165,14 +165,14 @@ async def test_a_beginning_deleted_before_archiving_is_always_reported(kafka_bro
     await admin.start()
     await admin.alter_configs([ConfigResource(ConfigResourceType.TOPIC, topic, {"cleanup.policy": "delete"})])
     await admin.delete_records({TopicPartition(topic, 1): RecordsToDelete(before_offset=7)})
-    said = f"records of {topic} were deleted before they were archived (partition 1 offsets 0 to 6)"
-    assert [said in damage for damage in (await archived(log, tmp_path, now_ms=None)).damage] == [True]
+    text = f"records of {topic} were deleted before they were archived (partition 1 offsets 0 to 6)"
+    assert [text in damage for damage in (await archived(log, tmp_path, now_ms=None)).damage] == [True]
     await admin.delete_records({TopicPartition(topic, 1): RecordsToDelete(before_offset=15)})
     assert (await archived(log, tmp_path, now_ms=None)).damage == ()
     found = await verify(tmp_path, log, watch=lambda _done, _total: None)
-    assert ([said in damage for damage in found.damage], found.partitions[1].deleted) == ([True], 7)
+    assert ([text in damage for damage in found.damage], found.partitions[1].deleted) == ([True], 7)
     for command in (["replay", "why", "orders", "--log"], ["replay", "verify", "--log"]):
         ran = await asyncio.to_thread(run_muster, *command, f"archive:{tmp_path}")
-        assert (ran.returncode, said in ran.stderr) == (3, True), ran
+        assert (ran.returncode, text in ran.stderr) == (3, True), ran
     await admin.close()
     await log.close()

@@ -68,9 +68,9 @@ async def test_a_mismatched_certificate_is_reported(tmp_path: Path) -> None:
         return kafka_security({"security.protocol": "SSL", "ssl.ca.location": str(whom.certificate)}, "here")
 
     async with listening(context) as address:
-        told = await reason(address, trusting(other), kind=LogMismatch)
-        assert "CERTIFICATE_VERIFY_FAILED" in told
-        assert "(ssl.ca.location)" in told
+        text = await reason(address, trusting(other), kind=LogMismatch)
+        assert "CERTIFICATE_VERIFY_FAILED" in text
+        assert "(ssl.ca.location)" in text
         assert "IP address mismatch, certificate is not valid for '127.0.0.1'" in await reason(
             address, trusting(authority), kind=LogMismatch
         )
@@ -79,17 +79,17 @@ async def test_a_mismatched_certificate_is_reported(tmp_path: Path) -> None:
 async def test_a_broker_that_disconnects_is_reported() -> None:
     """Like a broker that expects TLS. The property is named, the address once."""
     async with listening() as address:
-        told = await reason(address, NOT_SECURED)
+        text = await reason(address, NOT_SECURED)
     wanted = "does it want credentials or TLS (--kafka-config security.protocol=...)?"
-    assert told == f"no broker answers at {address}: hung up: {wanted}"
+    assert text == f"no broker answers at {address}: hung up: {wanted}"
 
 
 async def test_a_broker_that_disconnects_after_api_versions_requires_something() -> None:
     """Like a broker with SASL for a client that has not authenticated."""
     async with fake_broker() as fake:
         fake.hangs_up_at = 3
-        told = await reason(fake.address, NOT_SECURED)
-    assert "closed the connection before it answered anything: does it want credentials or TLS (--kafka-config " in told
+        text = await reason(fake.address, NOT_SECURED)
+    assert "closed the connection before it answered anything: does it want credentials or TLS (--kafka-config " in text
 
 
 async def test_followed_topics_are_looked_up() -> None:

@@ -151,8 +151,8 @@ def test_a_topic_counts_as_deleted_when_it_has_been_missing_for_a_while(for_s: f
 
 def test_a_topic_that_existed_in_between_starts_to_be_missing_again() -> None:
     view = following(answer(topic((1, 0))))
-    for now_s, said in ((10.0, MISSING), (12.0, topic((1, 0))), (10.0 + MISSING_FOR_S, MISSING)):
-        view.learn(answer(said), now_s)
+    for now_s, reported in ((10.0, MISSING), (12.0, topic((1, 0))), (10.0 + MISSING_FOR_S, MISSING)):
+        view.learn(answer(reported), now_s)
     assert view.refusals == {}
 
 
@@ -189,19 +189,19 @@ def test_a_topic_id_learned_later_is_taken_as_the_first() -> None:
 
 @pytest.mark.parametrize(("offered", "version"), [((0, 12), 10), ((10, 10), 10), ((0, 9), 4), ((4, 4), 4)])
 def test_the_best_version_is_used_and_creates_no_topic(offered: tuple[int, int], version: int) -> None:
-    asked = MetadataQuestion({"b", "a"}).prepare({METADATA: offered})
-    request = asked.request
-    assert asked.API_VERSION == version  # noqa: SIM300 -- it is not a constant
+    requested = MetadataQuestion({"b", "a"}).prepare({METADATA: offered})
+    request = requested.request
+    assert requested.API_VERSION == version  # noqa: SIM300 -- it is not a constant
     assert request.allow_auto_topic_creation is False
     assert [each.name for each in request.topics] == ["a", "b"]
-    assert asked._response is {10: v10, 4: v4}[version].response.MetadataResponse
+    assert requested._response is {10: v10, 4: v4}[version].response.MetadataResponse
 
 
 def test_a_broker_that_would_create_topics_is_queried_about_none() -> None:
     """Before v4."""
     for first in (0, 1):
-        asked = MetadataQuestion(()).prepare({METADATA: (first, 3)})
-        assert (asked.API_VERSION, asked.request) == (1, v1.request.MetadataRequest(topics=()))
+        requested = MetadataQuestion(()).prepare({METADATA: (first, 3)})
+        assert (requested.API_VERSION, requested.request) == (1, v1.request.MetadataRequest(topics=()))
     for offered in ({METADATA: (0, 3)}, {METADATA: (11, 12)}, {}):
         with pytest.raises(NotOffered, match="Metadata v4"):
             MetadataQuestion({"t"}).prepare(offered)

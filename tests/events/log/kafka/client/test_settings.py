@@ -146,10 +146,10 @@ def test_all_refused_settings_are_reported_at_once() -> None:
     expiring = {**BROKER, "producer.id.expiration.ms": "1"}
     with pytest.raises(LogMismatch) as mismatch:
         promised({"message.timestamp.type": "LogAppendTime"}, expiring, plan=plan)
-    told = str(mismatch.value)
-    assert told.startswith("topic events has 8 partitions, but 3 are expected")
-    assert "; topic events has message.timestamp.type=LogAppendTime, the settings say CreateTime: run `" in told
-    assert "`, or start with another topic; a broker has producer.id.expiration.ms=1, the event log needs" in told
+    text = str(mismatch.value)
+    assert text.startswith("topic events has 8 partitions, but 3 are expected")
+    assert "; topic events has message.timestamp.type=LogAppendTime, the settings say CreateTime: run `" in text
+    assert "`, or start with another topic; a broker has producer.id.expiration.ms=1, the event log needs" in text
 
 
 def test_the_room_for_a_request_around_its_batch_is_4_kib() -> None:
@@ -201,9 +201,9 @@ def test_brokers_that_forget_fences_are_all_reported() -> None:
 def test_only_deletion_moves_the_beginning_of_a_partition() -> None:
     """Some are named."""
     assert deleted_beginning("events", {0: 0, 1: 0}) is None
-    said = deleted_beginning("events", {0: 5, 1: 0, 2: 9, 3: 1, 4: 2})
-    assert said is not None
-    assert "(partition 0 up to offset 5, partition 2 up to offset 9, partition 3 up to offset 1 and 1 more" in said
+    reported = deleted_beginning("events", {0: 5, 1: 0, 2: 9, 3: 1, 4: 2})
+    assert reported is not None
+    assert "(partition 0 up to offset 5, partition 2 up to offset 9, partition 3 up to offset 1 and 1 more" in reported
 
 
 @pytest.mark.parametrize("setting", ["min.insync.replicas", "max.message.bytes", "delete.retention.ms"])
