@@ -17,7 +17,7 @@ TEST_NAMES = {
 
 
 @pytest.mark.parametrize("cells", PROMISES, ids=lambda cells: str(cells[0])[:40])
-def test_each_promise_names_tests_that_are_there(cells: list[str]) -> None:
+def test_each_promise_names_existing_tests(cells: list[str]) -> None:
     _, _, shown_by = cells
     named = re.findall(r"`([^`]+)`", shown_by)
     assert named

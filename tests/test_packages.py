@@ -26,7 +26,7 @@ def test_a_package_with_folders_lists_its_files_and_folders(package: Path) -> No
 
 
 @pytest.mark.parametrize("package", PACKAGES, ids=str)
-def test_each_file_that_is_named_is_there(package: Path) -> None:
+def test_each_named_file_exists(package: Path) -> None:
     """In the package, or from the top of one of these folders."""
     above = [ROOT / package, *(ROOT / package).parents]
     named = re.findall(r"[\w/]*\w\.py\b|\b[\w/]+/(?=[\s`,.;:)])", _opening(package))

@@ -145,7 +145,7 @@ def test_the_settings_file_of_the_page(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("page", [README, CONTRIBUTING], ids=["README", "CONTRIBUTING"])
-def test_targets_and_paths_that_a_page_names_are_there(page: str) -> None:
+def test_targets_and_paths_named_by_a_page_exist(page: str) -> None:
     """`make` targets, files and folders; test_pages follows the links."""
     for target in re.findall(r"`make ([\w-]+)", page):
         assert re.search(rf"^{target}:", MAKEFILE, re.MULTILINE), target
@@ -159,7 +159,7 @@ def test_each_target_has_a_row_for_contributors() -> None:
     assert listed == set(re.findall(r"^([a-z-]+):", MAKEFILE, re.MULTILINE))
 
 
-def test_options_that_the_pages_name_are_there() -> None:
+def test_options_named_by_the_pages_exist() -> None:
     """In the help of the commands that they are about."""
     text = ""
     for command in ("serve", "groups repair", "log repair", "replay groups", "replay whatif", "replay export"):

@@ -39,7 +39,7 @@ def test_it_owns_one_name(wheel: Path) -> None:
 
 
 @pytest.mark.timeout(600)
-def test_it_works_beside_others(wheel: Path, tmp_path: Path) -> None:
+def test_it_works_beside_other_packages(wheel: Path, tmp_path: Path) -> None:
     environment, python = tmp_path / "venv", tmp_path / "venv" / "bin" / "python"
     _run(sys.executable, "-m", "uv", "venv", "--quiet", "--python", sys.executable, environment)
     install = [sys.executable, "-m", "uv", "pip", "install", "--quiet", "--python", python]

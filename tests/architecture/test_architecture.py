@@ -115,7 +115,7 @@ def test_an_import_that_follows_from_others_is_not_drawn() -> None:
     assert drawn(imports, words, {}) != drawn({**imports, "d": frozenset("a")}, words, {})
 
 
-def test_every_file_and_folder_of_the_page_is_there() -> None:
+def test_every_file_and_folder_of_the_page_exists() -> None:
     """Those between the tables, too."""
     named = PATH.findall(PAGE.read_text(encoding="utf-8"))
     assert [name for name in named if not (ROOT / name).exists()] == []

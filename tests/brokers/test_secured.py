@@ -56,12 +56,14 @@ class TestWhoIsThere:
     """Each listener identifies its users."""
 
     @pytest.mark.parametrize(("listener", "mechanism"), WAYS)
-    def test_a_user_is_known_by_each_mechanism(self, broker: SecuredBroker, listener: str, mechanism: str) -> None:
+    def test_a_user_is_authenticated_by_each_mechanism(
+        self, broker: SecuredBroker, listener: str, mechanism: str
+    ) -> None:
         """One user sees her topic, another sees nothing."""
         assert seen(broker.client(listener, user="alice", mechanism=mechanism)) == [SEEN_BY_ALICE]
         assert seen(broker.client(listener, user="bob", mechanism=mechanism)) == []
 
-    def test_a_client_is_known_by_its_certificate(self, broker: SecuredBroker, alice: Issued) -> None:
+    def test_a_client_is_authenticated_by_its_certificate(self, broker: SecuredBroker, alice: Issued) -> None:
         """On listeners that require one; elsewhere the client is anonymous."""
         assert seen(broker.client("MUTUAL", certificate=alice)) == [SEEN_BY_ALICE]
         assert seen(broker.client("MUTUAL", certificate=broker.authority.issue("bob"))) == []
@@ -81,7 +83,7 @@ class TestWhoIsThere:
         assert "certificate verify failed" in refusal(distrustful)
         assert "SSL alert" in refusal(broker.client("MUTUAL", certificate=foreign.issue("alice")))
 
-    def test_javas_clients_are_known_too(self, broker: SecuredBroker, alice: Issued, tmp_path: Path) -> None:
+    def test_java_clients_are_authenticated_too(self, broker: SecuredBroker, alice: Issued, tmp_path: Path) -> None:
         """They have another form of properties."""
         for listener, mechanism in (("SASL_SSL", "SCRAM-SHA-256"), ("SASL_PLAINTEXT", "OAUTHBEARER"), ("MUTUAL", "")):
             certificate = alice if listener == "MUTUAL" else None

@@ -35,9 +35,7 @@ def member_ids(group: Crew) -> set[str]:
     return {member["member_id"] for member in described(group.bootstrap, group.group_id)["members"]}
 
 
-def test_a_member_that_was_removed_comes_back_as_a_new_one(
-    muster: MusterProcess, library: type[RunningConsumer]
-) -> None:
+def test_a_removed_member_rejoins_as_a_new_one(muster: MusterProcess, library: type[RunningConsumer]) -> None:
     """25 resets its id and generation, and it rejoins (CB11, CD3)."""
     with crew(muster, library) as group:
         for _ in range(2):
@@ -69,7 +67,7 @@ def test_joins_that_wait_outlive_a_restart_of_the_coordinator(
         assert [consumer.error for consumer in group.consumers] == [None, None]
 
 
-def test_a_consumer_that_does_not_poll_leaves_and_comes_back(muster: MusterProcess) -> None:
+def test_a_consumer_that_does_not_poll_leaves_and_rejoins(muster: MusterProcess) -> None:
     """Its heartbeats continue, so its session never ends; it leaves by itself (CD6)."""
     with crew(muster, Impatient) as group:
         consumer = group.add()

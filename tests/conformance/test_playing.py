@@ -42,7 +42,7 @@ class Stubborn:
         return Played(Transcript(words={}), "it went wrong" if self.left[name] >= 0 else "")
 
 
-async def test_one_that_goes_wrong_once_is_fine(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_script_that_fails_once_passes(monkeypatch: pytest.MonkeyPatch) -> None:
     """It is reported all the same."""
     stubborn = Stubborn({"good": 0, "late": 1})
     monkeypatch.setattr(playing, "_play", stubborn.play)
@@ -52,7 +52,7 @@ async def test_one_that_goes_wrong_once_is_fine(monkeypatch: pytest.MonkeyPatch)
     assert [differences(script(name), plays) for name in ("good", "late")] == [[], []]
 
 
-async def test_one_that_goes_wrong_each_time_is_not(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_script_that_always_fails_does_not_pass(monkeypatch: pytest.MonkeyPatch) -> None:
     stubborn = Stubborn({"bad": 1 + AGAIN_TIMES})
     monkeypatch.setattr(playing, "_play", stubborn.play)
     with pytest.warns(UserWarning, match="bad"):
@@ -61,7 +61,7 @@ async def test_one_that_goes_wrong_each_time_is_not(monkeypatch: pytest.MonkeyPa
     assert stubborn.asked == [["bad"]] * (1 + AGAIN_TIMES)
 
 
-async def test_one_that_is_fine_at_the_last_time_is_fine(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_script_that_passes_at_the_last_attempt_passes(monkeypatch: pytest.MonkeyPatch) -> None:
     stubborn = Stubborn({"late": AGAIN_TIMES})
     monkeypatch.setattr(playing, "_play", stubborn.play)
     with pytest.warns(UserWarning, match="late"):

@@ -15,12 +15,12 @@ def test_the_catalogue_has_505_rules() -> None:
     assert (sum(COORDINATOR.values()), sum(SECTIONS.values())) == (443, 505)
 
 
-def test_every_section_is_there_in_the_order_of_the_catalogue() -> None:
+def test_every_section_is_in_the_order_of_the_catalogue() -> None:
     assert list(LEDGER) == list(SECTIONS)
 
 
 @pytest.mark.parametrize("section", SECTIONS)
-def test_every_rule_is_there_once_and_in_order(section: str) -> None:
+def test_every_rule_occurs_once_and_in_order(section: str) -> None:
     """TOML itself refuses a second entry of the same number."""
     assert list(LEDGER.get(section, {})) == numbers(section)
 
@@ -33,7 +33,7 @@ def test_every_entry_is_well_formed(section: str) -> None:
 
 
 @pytest.mark.parametrize("section", SECTIONS)
-def test_the_tests_that_a_rule_names_are_there(section: str) -> None:
+def test_the_tests_that_a_rule_names_exist(section: str) -> None:
     """Scripts by their registry, other tests by the text of their files; none is named twice."""
     for number, rule in LEDGER.get(section, {}).items():
         others = [test for test in rule.tests if not test.startswith(SCRIPT)]
@@ -90,7 +90,7 @@ def test_a_malformed_entry_is_noticed(rule: Rule) -> None:
     "test",
     ["tests/conformance/test_rules.py::test_nothing", "tests/nowhere.py::test_a", "tests/conformance/test_rules.py"],
 )
-def test_a_test_that_is_not_there_is_noticed(test: str) -> None:
+def test_a_missing_test_is_noticed(test: str) -> None:
     assert not is_there(test)
 
 

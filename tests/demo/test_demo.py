@@ -147,7 +147,7 @@ class TestWhatItShows:
 
 
 class TestWhatTheLogSays:
-    def test_every_rebalance_has_its_reason_and_what_was_avoided_is_there(self, commands: list[list[str]]) -> None:
+    def test_every_rebalance_has_its_reason_and_avoided_ones_are_shown(self, commands: list[list[str]]) -> None:
         (why,) = (command for command in commands if command[1:3] == ["replay", "why"])
         incidents: list[dict[str, Any]] = json.loads(muster(*why[1:], "--format", "json"))["incidents"]
         rebalances = [rebalance for incident in incidents for rebalance in incident["rebalances"]]

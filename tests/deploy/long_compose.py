@@ -143,7 +143,7 @@ def compose(engine: docker.DockerClient, tmp_path_factory: pytest.TempPathFactor
         stand_ins.remove(engine, {*missing, IMAGE})
 
 
-def test_all_that_the_header_promises_is_there_to_see(compose: Compose) -> None:
+def test_everything_the_header_promises_is_visible(compose: Compose) -> None:
     """The broker, Muster, the metrics, the dashboard's series, rebalances, and why."""
     assert {"kafka", "muster"} <= compose.healthy()
     compose.wait_for("Prometheus scrapes Muster", lambda: series('up{job="muster"} == 1'))

@@ -96,14 +96,14 @@ def test_the_runbook_has_a_way_out_of_each_reason_that_a_process_is_not_ready(re
     assert any(reason in row.split("|")[1] for row in table.splitlines() if row.startswith("| "))
 
 
-def test_links_of_the_runbook_lead_to_sections_and_pages_that_are_there() -> None:
+def test_links_of_the_runbook_lead_to_existing_sections_and_pages() -> None:
     sections = {heading.lower() for heading in re.findall(r"^#+ (\w+)$", RUNBOOK, re.MULTILINE)}
     for target in re.findall(r"\]\(([^)]+)\)", RUNBOOK):
         path, _, section = target.partition("#")
         assert (ROOT / "docs" / path).exists() if path else section in sections, target
 
 
-def test_the_dashboard_asks_for_metrics_that_there_are() -> None:
+def test_the_dashboard_uses_existing_metrics() -> None:
     assert len(queries()) > 30
     for query in queries():
         found = names_in(query)
@@ -145,7 +145,7 @@ def promtool(*arguments: str) -> str:
     return done.stdout
 
 
-def test_the_rules_are_ones_for_prometheus(tmp_path: Path) -> None:
+def test_prometheus_accepts_the_rules(tmp_path: Path) -> None:
     assert f"{len(alerts())} rules found" in promtool("check", "rules", str(RULES))
     promtool("check", "config", str(DEPLOY / "prometheus.yml"))
     config = yaml.safe_load((DEPLOY / "prometheus-kubernetes.yml").read_text(encoding="utf-8"))

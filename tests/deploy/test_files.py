@@ -48,7 +48,7 @@ def services() -> dict[str, Any]:
     return found
 
 
-def test_the_compose_file_is_one_by_its_specification() -> None:
+def test_the_compose_file_meets_its_specification() -> None:
     filled = default_of(COMPOSE.read_text(encoding="utf-8"))
     read = compose_spec.PyCompose.from_json(json.dumps(yaml.safe_load(filled)))
     assert set(read.service_names()) == services().keys()
@@ -223,7 +223,7 @@ def test_files_of_the_image_exist_and_are_not_ignored() -> None:
     assert "USER 65532:65532" in text
 
 
-def test_the_image_is_made_where_an_engine_and_a_base_image_are_there() -> None:
+def test_the_image_is_built_if_an_engine_and_a_base_image_exist() -> None:
     """`MUSTER_BASE_IMAGE` names an image that the engine has, or may have."""
     base, engine = os.environ.get("MUSTER_BASE_IMAGE"), shutil.which("docker") or shutil.which("podman")
     if base is None or engine is None:
@@ -238,7 +238,7 @@ def test_the_image_is_made_where_an_engine_and_a_base_image_are_there() -> None:
 # ---- the unit -------------------------------------------------------------------------------------
 
 
-def test_the_unit_is_one_for_systemd(tmp_path: Path) -> None:
+def test_systemd_accepts_the_unit(tmp_path: Path) -> None:
     """With an executable that is there."""
     tool = shutil.which("systemd-analyze")
     if tool is None:
@@ -253,7 +253,7 @@ def test_the_unit_is_one_for_systemd(tmp_path: Path) -> None:
     assert judged.returncode == 0, judged.stdout.splitlines()[-1:]
 
 
-def test_the_unit_starts_muster_with_options_that_there_are() -> None:
+def test_the_unit_starts_muster_with_existing_options() -> None:
     """And does not start it again when its settings cannot be used."""
     (command,) = re.findall(r"^ExecStart=(.+)$", UNIT, re.MULTILINE)
     program, serve, *options = shlex.split(command)
@@ -295,7 +295,7 @@ def manifests(file: str) -> list[dict[str, Any]]:
 
 
 @pytest.mark.parametrize("file", sorted(path.name for path in (DEPLOY / "kubernetes").iterdir()))
-def test_manifests_are_ones_by_kubernetes_own_schema(file: str) -> None:
+def test_manifests_meet_the_schema_of_kubernetes(file: str) -> None:
     """Strictly: no member that does not exist."""
     for manifest in manifests(file):
         kubernetes_validate.validate(manifest, kubernetes_validate.latest_version(), strict=True)
@@ -348,7 +348,7 @@ def test_the_edge_of_the_manifests_would_start_before_the_application(peers: Pat
 
 
 @pytest.mark.parametrize("file", ["owners.yaml", "sidecar.yaml"])
-def test_probes_ask_for_what_there_is(file: str) -> None:
+def test_probes_use_existing_endpoints(file: str) -> None:
     """At a port that has that name."""
     (template,) = [each["spec"]["template"]["spec"] for each in manifests(file) if "template" in each.get("spec", {})]
     (container,) = [each for each in (*template["containers"], *template.get("initContainers", ())) if "ports" in each]

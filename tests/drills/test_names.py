@@ -27,7 +27,7 @@ def test_nothing_is_done_to_a_group_of_others(group_id: str) -> None:
         NAMES.check_ours(group_id)
 
 
-def test_a_group_of_our_name_that_is_there_already_stops_the_drill() -> None:
+def test_an_existing_group_of_our_name_stops_the_drill() -> None:
     """No one else creates such a name, so something is wrong."""
     NAMES.check_new(["orders", "muster-drill-9876543210-static-0"])
     with pytest.raises(NotOurs, match="muster-drill-0123456789-static-1 is there already"):

@@ -72,7 +72,7 @@ def test_a_later_version_without_its_owned_partitions_is_read() -> None:
     assert subscribed_topics(b"\x00\x01" + encode_subscription({"a"})[2:]) == frozenset({"a"})
 
 
-def test_no_bytes_are_no_partitions_but_no_subscription() -> None:
+def test_empty_bytes_are_an_assignment_and_not_a_subscription() -> None:
     """A member that the leader left out has an empty assignment."""
     assert assigned_partitions(b"") == ()
     assert subscribed_topics(b"") is None
@@ -186,7 +186,7 @@ def test_equal_short_messages_are_decoded_once_and_long_ones_are_not_kept() -> N
 
 
 @pytest.mark.parametrize(("topics", "is_known"), [(50_000, True), (50_001, False)])
-def test_topics_are_looked_at_up_to_a_number_of_them(topics: int, is_known: bool) -> None:
+def test_the_number_of_examined_topics_has_a_limit(topics: int, is_known: bool) -> None:
     """More would delay everything else; none of them is known then."""
     found = subscribed_by_any([encode_subscription(f"t{number}" for number in range(topics))])
     assert (found is not None and len(found) == topics) == is_known

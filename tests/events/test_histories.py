@@ -15,7 +15,7 @@ def test_recorded_history_projects_to_the_stored_result(level: int) -> None:
     assert project(read_log(level)) == read_projection(level)
 
 
-def test_there_is_a_history_for_each_level() -> None:
+def test_each_level_has_a_history() -> None:
     """A new level comes with one: `python -m tests.events.histories`."""
     assert recorded_levels() == schemas.levels()
 
@@ -28,7 +28,7 @@ def test_recorded_history_has_every_type_of_its_level(level: int) -> None:
     assert introduced <= {event_type.__name__ for event_type in recorded if event_type is not None}
 
 
-def test_story_has_every_type_there_is() -> None:
+def test_story_has_every_event_type() -> None:
     """A new type of event has to find its place in the story."""
     reported = {event_type_of(record.value) for record in story() if record.value is not None}
     assert reported == set(EVENT_TYPES)

@@ -76,7 +76,7 @@ def test_a_malformed_key_is_undecodable(body: str) -> None:
 
 
 @given(st.binary(max_size=60))
-def test_no_bytes_raise_anything_else(body: bytes) -> None:
+def test_no_bytes_raise_another_exception(body: bytes) -> None:
     """Whatever follows the header, it is a key or undecodable."""
     try:
         key = decode_key(KEY_HEADER + body)

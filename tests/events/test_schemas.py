@@ -112,13 +112,13 @@ ANNOTATIONS = {"int": int, "long": int, "string": str, "bytes": bytes, "boolean"
 
 
 @pytest.mark.parametrize("level", schemas.levels())
-def test_the_schemas_are_as_they_were_released(level: int) -> None:
+def test_the_schemas_match_the_released_ones(level: int) -> None:
     """A new form of an event goes into the next level's folder."""
     known = {schema["name"]: header_of(schema)[2:].hex() for schema in schemas.event_schemas(level)}
     assert known == FINGERPRINTS[level]
 
 
-def test_the_key_is_as_it_was_released() -> None:
+def test_the_key_matches_the_released_one() -> None:
     """It never changes at all."""
     assert header_of(schemas.record_key_schema())[2:].hex() == "56fe2187931a8c28"
 
@@ -139,7 +139,7 @@ DEFAULTS = {
 
 
 @pytest.mark.parametrize("level", schemas.levels())
-def test_the_defaults_are_as_they_were_released(level: int) -> None:
+def test_the_defaults_match_the_released_ones(level: int) -> None:
     """A fingerprint does not cover them, but old values are completed from them."""
     for schema in schemas.event_schemas(level):
         for field in fields_in(schema):

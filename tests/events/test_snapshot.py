@@ -143,7 +143,7 @@ SAVED = saved(of_a_large_group())
 
 
 @given(length=st.integers(min_value=0, max_value=len(SAVED) - 1))
-def test_one_that_ends_too_early_is_damaged(length: int) -> None:
+def test_a_truncated_snapshot_is_damaged(length: int) -> None:
     """Wherever it ends."""
     assert why_not(SAVED[:length])[0] == "damage"
 
@@ -157,7 +157,7 @@ def test_one_with_a_wrong_byte_is_damaged(at: int, bits: int) -> None:
 
 
 @given(data=st.binary(max_size=200))
-def test_other_bytes_are_no_snapshot(data: bytes) -> None:
+def test_other_bytes_are_not_a_snapshot(data: bytes) -> None:
     """Also after its first ones; and nothing may follow it."""
     for each in (data, MAGIC + data, SAVED + data + b"x"):
         assert why_not(each)[0] == "damage"
@@ -178,7 +178,7 @@ def test_one_of_another_log_is_not_used(of: SnapshotOf, says: str) -> None:
     assert (kind, says in reason) == ("log", True), reason
 
 
-def test_one_that_is_older_than_deletions_are_kept_is_not_used() -> None:
+def test_a_snapshot_older_than_the_tombstone_retention_is_not_used() -> None:
     """One may be gone by now, its tombstone too."""
     resumed(SAVED, wall_ms=AT_END_MS + KEPT_MS - 1)
     kind, reason = why_not(SAVED, wall_ms=AT_END_MS + KEPT_MS)

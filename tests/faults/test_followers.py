@@ -131,7 +131,7 @@ async def test_a_follower_waits_for_a_broker_that_is_gone_or_hangs_when_it_begin
 
 
 @story
-async def test_a_topic_that_is_not_there_is_not_waited_for() -> None:
+async def test_a_missing_topic_is_not_awaited() -> None:
     """Its name may be mistyped."""
     cluster = FakeCluster()
     follower = Follower(cluster)

@@ -108,7 +108,7 @@ async def test_the_only_broker_hangs_for_longer_than_every_limit(one_node: Clust
         await commits_are_there(process, groups)
 
 
-async def test_the_only_broker_is_killed_and_comes_back(one_node: Cluster) -> None:
+async def test_the_only_broker_is_killed_and_restarted(one_node: Cluster) -> None:
     """As when it hangs."""
     async with serving(one_node) as process:
         groups = await committed(process)

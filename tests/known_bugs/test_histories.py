@@ -47,7 +47,7 @@ def projected(records: Sequence[StoredRecord]) -> Projector:
     return loading.projector
 
 
-def test_l1_tombstones_of_what_is_not_there_and_any_order_are_no_obstacle() -> None:
+def test_l1_tombstones_of_missing_entities_and_any_order_are_accepted() -> None:
     """A tombstone for something that compaction had removed stopped the load, and so did a record that came before the
     one it builds on: each must be a no-op or wait for its group, and the groups must be the same in any legal order.
     """

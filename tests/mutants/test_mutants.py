@@ -283,7 +283,7 @@ def test_a_failure_with_a_broker_counts_if_the_test_passes_without_the_mutant(
         assert trial.of(MUTANT, ["tests/few/test_nothing.py"]) is Verdict.NOT_COVERED
 
 
-def test_code_and_tests_of_each_area_are_there() -> None:
+def test_code_and_tests_of_each_area_exist() -> None:
     """A folder that was moved would take its mutants with it."""
     assert [path for area in AREAS for path in (*area.code, *area.tests) if not (ROOT / path).exists()] == []
 

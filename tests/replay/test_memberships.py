@@ -73,7 +73,7 @@ def test_the_state_shows_roles_registrations_and_settings() -> None:
 # ---- registrations ------------------------------------------------------------------------------
 
 
-def test_arrivals_that_waited_are_no_causes_but_what_was_spared() -> None:
+def test_delayed_joins_are_avoided_rebalances_and_not_causes() -> None:
     """Three joins make one rebalance: they are counted, and not folded in."""
     rebalance = last_rebalance(memberships.registration())
     assert rebalance.trigger.cause is Cause.REGISTRATION_COMPLETE

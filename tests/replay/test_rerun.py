@@ -254,7 +254,7 @@ def test_simultaneous_requests_are_distinguished() -> None:
     assert a.instance != b.instance
 
 
-def test_a_release_by_setting_is_decided_alike_again() -> None:
+def test_a_release_by_setting_reruns_equally() -> None:
     """It is one request in one transition; so is the way back."""
     h = Harness()
     h.stable_group(h.static("a"), h.dynamic("b"))
@@ -299,7 +299,7 @@ def test_after_a_gap_nothing_is_claimed_until_the_group_is_recreated() -> None:
 
 @settings(max_examples=60, deadline=None)
 @given(st.integers(0, 2**32 - 1), st.integers(5, 60))
-def test_whatever_happens_to_a_group_is_decided_alike_again(seed: int, steps: int) -> None:
+def test_any_history_of_a_group_reruns_equally(seed: int, steps: int) -> None:
     """Random requests, restarts, silences and takeovers; the log alone is enough to decide everything again."""
     play = Play(random.Random(seed))
     for _ in range(steps):
@@ -309,7 +309,7 @@ def test_whatever_happens_to_a_group_is_decided_alike_again(seed: int, steps: in
 
 @settings(max_examples=100, deadline=None)
 @given(st.integers(0, 2**32 - 1), st.integers(5, 80))
-def test_whatever_administrators_ask_for_is_decided_alike_again(seed: int, steps: int) -> None:
+def test_any_administration_of_a_group_reruns_equally(seed: int, steps: int) -> None:
     """The same with registrations, retirements, learners, standbys and delays."""
     play = MembershipPlay(random.Random(seed))
     for _ in range(steps):

@@ -167,7 +167,7 @@ def test_the_last_run_is_whole() -> None:
     assert wanted - done == set()
 
 
-def test_facts_of_another_run_take_the_place_of_the_former_ones(tmp_path: Path) -> None:
+def test_facts_of_another_run_replace_the_former_ones(tmp_path: Path) -> None:
     """Others stay."""
     first = fact_of(watched(seen(0, heartbeat(900, "m-1"))), "1.0")
     other = msgspec.structs.replace(first, is_static=False)

@@ -78,7 +78,7 @@ class TestForeignConsumers:
 class TestStaticMembers:
     """The libraries that have them."""
 
-    def test_franz_go_comes_back_as_itself(
+    def test_franz_go_rejoins_with_its_member_id(
         self, kafka_broker: Broker, foreign_library: type[ForeignConsumer], topic: str
     ) -> None:
         """With its partitions, in the same generation; kafkajs reports that it cannot."""

@@ -119,7 +119,7 @@ async def time_to_form(bootstrap: str, group_id: str, topic: str) -> float:
         return time.monotonic() - began
 
 
-async def test_initial_delays_run_beside_each_other(front: Front) -> None:
+async def test_initial_delays_run_in_parallel(front: Front) -> None:
     """Ours and upstream's run at the same time, so a group waits no longer than for one of them."""
     later = []
     for _ in range(ROUNDS):

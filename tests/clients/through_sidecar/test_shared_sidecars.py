@@ -108,7 +108,7 @@ def crew_at(
         yield group
 
 
-def test_consumers_at_both_are_one_group(sidecars: Sidecars) -> None:
+def test_consumers_at_both_form_one_group(sidecars: Sidecars) -> None:
     """Each has its share, commits what it consumed, and continues there after a static restart."""
     with crew_at(sidecars, 1, owner=2) as group:
         first = group.add("one")
@@ -269,7 +269,7 @@ def _joins(group_id: str, member_id: str) -> dict[str, object]:
     }
 
 
-def test_members_keep_their_place_when_the_owner_stops_and_comes_back(kafka_broker: Broker, tmp_path: Path) -> None:
+def test_members_keep_their_place_when_the_owner_restarts(kafka_broker: Broker, tmp_path: Path) -> None:
     """It hands its groups over, and gets its share again, cleanly both times."""
     with sharing_sidecars(kafka_broker, tmp_path) as sidecars, crew_at(sidecars, 1, owner=2) as group:
         first, second = group.add("one"), group.add()

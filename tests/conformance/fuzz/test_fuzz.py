@@ -40,7 +40,7 @@ def pair(broker: Broker) -> Iterator[Pair]:
         yield pair
 
 
-def test_random_schedules_are_answered_alike(pair: Pair) -> None:
+def test_random_schedules_give_equal_responses(pair: Pair) -> None:
     """A hundred schedules of sixty steps show no difference, and contain more than refused requests."""
     results = compare_all(pair, {f"seed {seed}": generate(seed, steps=STEPS) for seed in range(SEEDS)})
     if wrong := differences(results):

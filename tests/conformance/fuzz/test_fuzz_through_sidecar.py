@@ -29,7 +29,7 @@ def pair() -> Iterator[Pair]:
         yield pair
 
 
-def test_random_schedules_are_answered_alike(pair: Pair) -> None:
+def test_random_schedules_give_equal_responses(pair: Pair) -> None:
     """Some; `python -m tests.conformance.fuzz --sidecar` plays more."""
     schedules = {f"seed {seed}": generate(seed, steps=STEPS) for seed in range(SEEDS)}
     if wrong := differences(compare_all(pair, schedules, in_front=True)):

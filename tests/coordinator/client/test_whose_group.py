@@ -59,7 +59,7 @@ async def beside(error: ErrorCode) -> AsyncIterator[tuple[GroupAdmin, Other]]:
         yield admin, Other(server, error)
 
 
-async def test_muster_is_known_by_its_configs() -> None:
+async def test_muster_is_recognized_by_its_configs() -> None:
     async with administered(altering(DONE)) as (admin, server):
         await admin.check_is_muster("orders")
         assert altered(server) == []

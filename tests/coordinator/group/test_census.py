@@ -77,7 +77,7 @@ changes = st.lists(st.tuples(st.integers(0, 5), st.none() | st.tuples(st.integer
 
 
 @given(changes=changes)
-def test_the_first_is_the_first_of_all(changes: list[tuple[int, tuple[int, MemberRole] | None]]) -> None:
+def test_the_first_member_is_the_first_of_all(changes: list[tuple[int, tuple[int, MemberRole] | None]]) -> None:
     """After any sequence of members joining, leaving or being replaced."""
     members: dict[MemberId, Member] = {}
     census = count(())

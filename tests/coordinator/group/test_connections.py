@@ -14,7 +14,7 @@ def last(h: Harness, event_type: type[Any]) -> Any:
     return next(event for event in reversed(h.events) if isinstance(event, event_type))
 
 
-def test_a_member_that_falls_silent_leaves_what_is_known_of_its_connection() -> None:
+def test_a_silent_member_leaves_the_facts_of_its_connection() -> None:
     """A process that ended has closed its connection; one that is cut off has not."""
     for end in (ConnectionEnd.CLOSED, ConnectionEnd.RESET, None):
         h = Harness()

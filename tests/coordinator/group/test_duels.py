@@ -48,7 +48,7 @@ def test_an_overlap_is_a_fence_and_no_duel() -> None:
     assert fences(h, Cause.INSTANCE_DUEL) == []
 
 
-def test_a_fenced_process_that_comes_back_is_a_duel() -> None:
+def test_a_fenced_process_that_rejoins_is_a_duel() -> None:
     """Known bug S16: a supervisor restarts the fenced process for ever."""
     h = Harness()
     first, _ = duellists(h)

@@ -349,7 +349,7 @@ def test_the_listing_shows_waiting_and_expected_members() -> None:
     )
 
 
-def test_the_listing_of_a_group_that_is_not_there_is_empty() -> None:
+def test_the_listing_of_an_unknown_group_is_empty() -> None:
     """The request is no error, as in Kafka."""
     assert Harness().describe_config().members == ()
 

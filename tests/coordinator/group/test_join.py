@@ -36,7 +36,7 @@ def test_session_timeout_out_of_bounds_is_refused_before_the_group_is_made(timeo
     assert h.group is None
 
 
-def test_a_refusal_of_a_group_that_is_not_there_is_recorded_and_leaves_nothing() -> None:
+def test_a_refusal_by_an_unknown_group_is_recorded_and_leaves_nothing() -> None:
     """Its history is all that is left to show an operator why a consumer cannot join."""
     h = Harness()
     h.static("a", protocols=protocols("range", "sticky")).join(session_timeout_ms=1)
@@ -57,7 +57,7 @@ def test_a_refusal_of_a_group_that_is_not_there_is_recorded_and_leaves_nothing()
     assert h.decisions[-1].offsets is None
 
 
-def test_a_refusal_is_recorded_in_the_group_that_is_there() -> None:
+def test_a_refusal_is_recorded_in_the_existing_group() -> None:
     """For any error; the group itself does not change."""
     h = Harness()
     (a,) = h.stable_group(h.static("a"))

@@ -114,7 +114,7 @@ def test_a_leave_batch_without_valid_members_changes_nothing() -> None:
     assert h.state is GroupState.STABLE
 
 
-def test_leaver_with_a_parked_join_comes_back_as_new() -> None:
+def test_leaver_with_a_parked_join_rejoins_as_new() -> None:
     """L8: 25 with an empty member id."""
     h = Harness()
     a, _b = h.stable_group(h.static("a"), h.static("b"))

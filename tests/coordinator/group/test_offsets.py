@@ -181,7 +181,7 @@ def test_undecodable_subscriptions_keep_every_topic() -> None:
 
 
 @pytest.mark.parametrize("topics_number", [TOPICS_LOOKED_AT_MAX // 2, TOPICS_LOOKED_AT_MAX // 2 + 1])
-def test_more_topics_than_are_looked_at_keep_every_topic(topics_number: int) -> None:
+def test_more_topics_than_are_examined_keep_every_topic(topics_number: int) -> None:
     """With two different subscriptions of several members each, and after a takeover, too."""
     h = Harness()
     kinds = [subscription(*(f"{kind}{n}" for n in range(topics_number))) for kind in "xy"]

@@ -170,7 +170,7 @@ def test_zero_rebalance_timeout_does_not_spin() -> None:
     assert len(h.decisions) - decisions < 100
 
 
-def test_leader_that_comes_back_to_a_repeated_join_phase_leads_on() -> None:
+def test_leader_that_rejoins_a_repeated_join_phase_stays_leader() -> None:
     """RB14: it is still the leader of the next generation."""
     h = Harness()
     a, b = h.stable_group(h.static("a", session_timeout_ms=300_000), h.static("b", session_timeout_ms=300_000))

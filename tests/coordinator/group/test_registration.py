@@ -108,7 +108,7 @@ def test_a_registered_member_that_comes_into_a_join_phase_is_not_held() -> None:
     assert list(h.live.registrations) == ["d"]
 
 
-def test_one_that_comes_while_the_leader_computes_waits_for_the_assignment() -> None:
+def test_a_member_that_joins_while_the_leader_computes_waits_for_the_assignment() -> None:
     """The sync phase is not interrupted; the rebalance for it follows at once."""
     h = Harness()
     a, b = h.form(h.static("a"), h.static("b"))
@@ -212,7 +212,7 @@ def test_a_join_without_a_rebalance_timeout_is_delayed_briefly() -> None:
     assert c.last_join.error is ErrorCode.coordinator_load_in_progress
 
 
-def test_one_that_was_sent_back_still_counts_as_arrived() -> None:
+def test_a_member_sent_back_still_counts_as_joined() -> None:
     """For ten seconds: a client's retry comes well within that."""
     h = Harness()
     held(h)
@@ -221,7 +221,7 @@ def test_one_that_was_sent_back_still_counts_as_arrived() -> None:
     assert h.state is GroupState.PREPARING_REBALANCE
 
 
-def test_one_that_does_not_come_back_no_longer_counts() -> None:
+def test_a_member_that_does_not_rejoin_no_longer_counts() -> None:
     """It is expected again."""
     h = Harness()
     held(h)
@@ -277,7 +277,7 @@ def test_an_arrival_may_leave_and_be_removed() -> None:
     assert h.state is GroupState.STABLE
 
 
-def test_withdrawing_the_last_one_that_is_missing_completes_the_registration() -> None:
+def test_withdrawing_the_last_missing_instance_completes_the_registration() -> None:
     """There is nothing left to wait for."""
     h = Harness()
     held(h)
@@ -285,7 +285,7 @@ def test_withdrawing_the_last_one_that_is_missing_completes_the_registration() -
     assert starts(h)[1:] == [Cause.REGISTRATION_COMPLETE]
 
 
-def test_withdrawing_one_that_waits_admits_it() -> None:
+def test_withdrawing_a_waiting_instance_admits_it() -> None:
     """It is then a new member like any other."""
     h = Harness()
     held(h)

@@ -212,7 +212,7 @@ def test_setting_the_coordinator_releases_the_group_in_the_same_transition() -> 
     h.form(h.static("a"))
 
 
-def test_a_coordinator_that_is_none_is_refused() -> None:
+def test_an_invalid_coordinator_is_refused() -> None:
     """A validate-only request releases nothing."""
     h = Harness(offsets_are_upstream=True)
     h.stable_group(h.static("a"))

@@ -367,7 +367,7 @@ def test_a_takeover_keeps_promoted_standbys() -> None:
     assert s.assignment == lost
 
 
-def test_an_assignment_that_is_not_known_is_not_handed_over() -> None:
+def test_an_unknown_assignment_is_not_handed_over() -> None:
     """Bytes that are no ConsumerProtocolAssignment name no topics."""
     h = Harness()
     _a, b = h.stable_group(h.static("a"), h.static("b"))

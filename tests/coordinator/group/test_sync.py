@@ -184,7 +184,7 @@ def test_assignment_that_cannot_be_stored_fails_all_syncs_and_rebalances() -> No
     assert h.soft.sessions[b.member_id].deadline_ms == h.now_ms + 20_000
 
 
-def test_rejected_assignment_of_a_group_that_went_on_changes_nothing() -> None:
+def test_a_late_rejection_of_an_assignment_changes_nothing() -> None:
     """SG12: only the sender gets the error."""
     h = Harness()
     a, b, _c = in_sync_phase(h)

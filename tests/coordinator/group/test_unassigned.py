@@ -173,7 +173,7 @@ def test_a_group_that_is_not_of_consumers_is_left_alone() -> None:
 
 
 @pytest.mark.parametrize("limit", ["SHARES_MAX", "BYTES_MAX"])
-def test_a_group_that_lists_more_than_can_be_looked_at_is_left_alone(
+def test_a_group_that_lists_more_than_can_be_examined_is_left_alone(
     limit: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Members may list as many topics as fit into a request."""

@@ -208,7 +208,7 @@ async def test_a_result_is_awaited() -> None:
     assert await slices.result(counting(ENTRIES_AT_ONCE * 2, [], "long")) == "long"
 
 
-def test_steps_collect_what_is_there() -> None:
+def test_steps_collect_all_items() -> None:
     assert finished(collected(None if n % 2 else n for n in range(100))) == list(range(0, 100, 2))
 
 

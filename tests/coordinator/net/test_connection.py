@@ -148,7 +148,7 @@ def test_a_large_frame_that_is_on_its_way_is_not_too_much() -> None:
 )
 @pytest.mark.parametrize("more", [b"", b"more than a header's worth of bytes"])
 @pytest.mark.parametrize("pieces", [1, 4])
-def test_a_bad_length_is_refused_as_soon_as_it_is_there(length: int, fault: Fault, more: bytes, pieces: int) -> None:
+def test_a_bad_length_is_refused_as_soon_as_it_is_read(length: int, fault: Fault, more: bytes, pieces: int) -> None:
     subject = connection()
     subject.receive(REQUESTS[0])
     assert len(taken(subject)) == 1

@@ -136,7 +136,7 @@ def test_a_connection_that_is_gone_caches_nothing_any_more() -> None:
     assert answered(cache, names) == answered(cache, fill(cache, 10)) == []
 
 
-def test_after_clearing_there_is_room_for_as_many() -> None:
+def test_after_clearing_the_cache_has_its_whole_size() -> None:
     cache = HeartbeatCache(SharedBytes(0))
     for _ in range(3):
         names = fill(cache, 20)

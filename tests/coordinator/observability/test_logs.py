@@ -49,7 +49,7 @@ def test_another_kind_is_logged_meanwhile() -> None:
     assert len(log.written(FLOOD, event="group quarantined")) == FLOOD
 
 
-def test_a_client_that_makes_its_mistake_again_and_again_is_one_line_a_minute() -> None:
+def test_a_repeated_client_error_is_one_line_a_minute() -> None:
     """For each address and kind of mistake; the next line has the count of dropped ones."""
     log = Log()
     closed = {"event": "connection closed", "fault": "other-protocol", "peer": "/10.0.0.7"}

@@ -104,7 +104,7 @@ def test_a_stopped_process_is_not_a_held_loop() -> None:
     assert life.tick() <= 4 * LOOK_S
 
 
-def test_nor_is_it_when_the_loop_is_there_first() -> None:
+def test_no_stall_is_reported_if_the_loop_ticks_first() -> None:
     life = SimulatedProcess()
     life.lives(1)
     life.passes(60)

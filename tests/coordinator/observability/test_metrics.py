@@ -35,7 +35,7 @@ def test_every_own_metric_has_help_and_none_has_a_creation_time() -> None:
         assert metric.name.startswith(("muster_", "process_", "python_")), metric.name
 
 
-def test_heartbeats_beside_the_fast_path_are_counted() -> None:
+def test_heartbeats_outside_of_the_fast_path_are_counted() -> None:
     """In all versions, and no other requests."""
     metrics, registry = ServerMetrics(APIS), CollectorRegistry()
     registry.register(metrics)

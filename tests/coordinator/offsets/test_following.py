@@ -312,7 +312,7 @@ async def test_a_claim_reads_on_after_a_long_time_without_commits() -> None:
 
 
 @pytest.mark.parametrize("has_standby", [True, False])
-async def test_a_reading_that_ends_before_the_fence_record_is_none(*, has_standby: bool) -> None:
+async def test_a_read_that_ends_before_the_fence_record_is_incomplete(*, has_standby: bool) -> None:
     """There may be a commit after that end, which the standby would never see."""
     topic = await followed(3)
     assert topic.owner is not None

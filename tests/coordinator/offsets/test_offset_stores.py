@@ -94,7 +94,7 @@ class OffsetStoreContract:
         assert turns > OTHERS_TURNS
         await store.close()
 
-    async def test_a_restart_finds_everything_as_it_was(self, reopen: Callable[[], OffsetStore]) -> None:
+    async def test_a_restart_changes_nothing(self, reopen: Callable[[], OffsetStore]) -> None:
         """Commits as well as deletions."""
         store = reopen()
         await claimed(store)

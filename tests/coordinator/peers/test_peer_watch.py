@@ -199,7 +199,7 @@ async def test_only_sharing_processes_are_watched(refused: list[str]) -> None:
         await until(lambda: not watched.watch._tasks.running)
 
 
-async def test_an_address_that_is_none_ends_no_watch(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_an_invalid_address_ends_no_watch(monkeypatch: pytest.MonkeyPatch) -> None:
     """Another process may advertise any address."""
     connect, tried = asyncio.open_connection, list[int]()
 

@@ -132,7 +132,7 @@ async def test_a_port_that_its_successor_does_not_want_is_closed(tmp_path: Path)
         assert process.sockets._kept.keys() == {(socket.AF_INET, HOST, port) for port in (stays, comes)}
 
 
-def test_its_sockets_are_no_other_processs(tmp_path: Path) -> None:
+def test_its_sockets_belong_to_no_other_process(tmp_path: Path) -> None:
     """A process started later would keep them open, and clients would wait there in vain.
 
     The loop is that of the command: asyncio's own closes all other files in a new process.
@@ -206,7 +206,7 @@ async def test_settings_that_become_unusable_while_serving_end_it(tmp_path: Path
         assert (process.is_unusable, process.starts) == (True, 1)
 
 
-async def test_one_that_cannot_be_started_is_tried_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_process_that_cannot_be_started_is_retried(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The process limit may be reached for a moment: the others continue, and a log line has the reason."""
     start, fails = asyncio.create_subprocess_exec, [BlockingIOError(11, "Resource temporarily unavailable")]
 

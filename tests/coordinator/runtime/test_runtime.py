@@ -97,7 +97,7 @@ async def test_joins_that_queue_behind_an_append_share_the_next_one() -> None:
 
 
 @story
-async def test_after_a_crash_the_group_is_as_it_was() -> None:
+async def test_a_crash_does_not_change_the_group() -> None:
     """The next process finds generation, leader and assignments of the killed one; sessions restart in full."""
     storage = MemoryStorage()
     first = await SimulatedProcess(storage).start()

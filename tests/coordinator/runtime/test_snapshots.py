@@ -212,7 +212,7 @@ async def _a_folder(peer: Saving, storage: MemoryStorage) -> None:
         (_a_folder, "it cannot be read: Is a directory"),
     ],
 )
-def test_one_that_cannot_be_used_costs_time_alone(tmp_path: Path, happens: Any, reason: str | None) -> None:
+def test_an_unusable_snapshot_costs_only_time(tmp_path: Path, happens: Any, reason: str | None) -> None:
     """One line has the reason, and the whole log is read."""
 
     @kept_in(tmp_path)

@@ -155,7 +155,7 @@ async def test_a_released_partition_is_followed_from_then_on() -> None:
 
 
 @story
-async def test_the_state_of_a_partition_is_there_once() -> None:
+async def test_the_state_of_a_partition_exists_once() -> None:
     """The standby's groups become the owner's."""
     storage = MemoryStorage(ALONE)
     owner, standby = await pair(storage)
@@ -341,7 +341,7 @@ async def test_while_the_log_is_unavailable_a_standby_is_unchanged() -> None:
 
 
 @story
-async def test_a_bug_in_a_standby_costs_time_and_nothing_else() -> None:
+async def test_a_bug_in_a_standby_costs_only_time() -> None:
     """It is logged, and the takeover reads everything."""
     storage = MemoryStorage(ALONE)
     owner, standby = await pair(storage)

@@ -67,7 +67,7 @@ def test_a_flag_wins_over_the_environment_and_that_over_the_file(
     assert [(topic.name, topic.partitions) for topic in settings.topics()] == [("a", 1), ("b", 2)]
 
 
-def test_kafkas_longest_interval_is_one() -> None:
+def test_kafkas_longest_interval_is_valid() -> None:
     """Long.MAX_VALUE switches sweeps off."""
     settings = load_settings({}, [f"offsets.retention.check.interval.ms={2**63 - 1}"], None)
     assert settings.group_settings().offsets_retention_check_interval_ms == 2**63 - 1
@@ -147,7 +147,7 @@ def test_a_file_that_cannot_be_used_is_named(tmp_path: Path, text: str, said: st
     assert said in str(raised.value)
 
 
-def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
+def test_a_missing_file_is_named(tmp_path: Path) -> None:
     """With the system's own message."""
     with pytest.raises(BadSettings, match="No such file"):
         load_settings({}, [], tmp_path / "none.toml")
@@ -237,7 +237,7 @@ def test_no_setting_of_serve_is_taken_for_a_typo_by_another_command() -> None:
         ({"snapshots": "folder"}, "--snapshots needs an event log in Kafka, and --log is sqlite:///muster.db"),
     ],
 )
-def test_a_setting_of_something_that_is_not_there_is_named(given: dict[str, Any], said: str) -> None:
+def test_a_setting_of_a_missing_part_is_named(given: dict[str, Any], said: str) -> None:
     """It would have no effect, unnoticed."""
     with pytest.raises(BadSettings) as raised:
         load_settings(given, [], None)

@@ -137,7 +137,7 @@ def test_the_logs_cluster_is_reached_as_the_upstream_is_when_it_is_the_upstream(
     assert load_settings(own, [], None).log_security().sasl_plain_password == "other"
 
 
-def test_variables_for_other_commands_are_no_contradiction(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_variables_for_other_commands_do_not_conflict(monkeypatch: pytest.MonkeyPatch) -> None:
     """`muster members` and `muster replay` read them too; they count where the log needs them."""
     monkeypatch.setenv("MUSTER_KAFKA_CONFIG_SASL_PASSWORD", SECRET)
     assert sidecar().log_security() == NOT_SECURED

@@ -15,7 +15,7 @@ from tests.coordinator.running_server import HEARTBEAT, JOIN, outcome, running
 
 
 @pytest.mark.parametrize("before", [0, REQUESTS_AT_ONCE], ids=["at once", "after others have had their turn"])
-async def test_a_bug_of_ours_is_one_clients_alone(before: int) -> None:
+async def test_a_bug_of_ours_affects_one_client(before: int) -> None:
     """Its connection is closed, and the log has the request (G24)."""
 
     def fails(command: AnyRequest) -> Outcome | None:

@@ -204,7 +204,7 @@ async def test_a_connect_that_fails_in_aiokafka_is_retried(fault: Exception) -> 
 
 
 @story
-async def test_brokers_that_are_restarted_one_after_another_are_no_outage() -> None:
+async def test_a_rolling_restart_of_the_brokers_is_not_an_outage() -> None:
     """Another one responds."""
     brokers = cluster_of_three()
     async with linked(brokers[0]) as link:
@@ -291,7 +291,7 @@ async def test_a_watcher_of_the_brokers_is_notified_when_they_change() -> None:
 
 
 @story
-async def test_the_cluster_is_known_by_what_it_offers() -> None:
+async def test_the_cluster_is_recognized_by_its_versions() -> None:
     """An API that is not listed is not offered."""
     async with linked(SimulatedBroker(1)) as link:
         assert [link.offers(METADATA, version) for version in (0, 12, 13)] == [True, True, False]

@@ -335,7 +335,7 @@ async def test_a_broker_that_hangs_delays_no_group_of_another() -> None:
 
 
 @story
-async def test_many_groups_are_one_question() -> None:
+async def test_many_groups_are_one_query() -> None:
     broker = SimulatedBroker(1)
     async with asking(broker) as (_, reported):
         groups = [f"g{number}" for number in range(5 * GROUPS_AT_ONCE)]

@@ -55,7 +55,7 @@ def test_the_first_generation_needs_no_bump() -> None:
     assert commit_identity(BUMPED, 5) == FIRST
 
 
-def test_an_identity_is_used_by_a_generation_that_is_known() -> None:
+def test_an_identity_is_used_by_a_known_generation() -> None:
     """Before that it may still become the first one's."""
     synced = on_synced(on_joined(NEW, FIRST))
     assert want(synced, UNKNOWN_GENERATION).last_used is None
@@ -135,7 +135,7 @@ def test_it_leaves_by_its_instance_id_when_its_member_id_is_not_known() -> None:
     assert next_action(want(on_answer_lost(NEW, Join("")), None)) == Leave("")
 
 
-def test_it_steps_out_and_comes_back() -> None:
+def test_it_steps_out_and_rejoins() -> None:
     """It stays wanted, and has another identity afterwards."""
     shadow = withdraw(BUMPED, is_withdrawn=True)
     assert next_action(shadow) == Leave("m-1")
@@ -146,7 +146,7 @@ def test_it_steps_out_and_comes_back() -> None:
     assert commit_identity(shadow, 5) is None
 
 
-def test_it_comes_back_when_it_is_not_known_whether_it_has_left() -> None:
+def test_it_rejoins_if_it_may_not_have_left() -> None:
     """The response to its leave was lost; it joins at once, rather than when a heartbeat fails."""
     shadow = on_answer_lost(withdraw(BUMPED, is_withdrawn=True), Leave("m-1"))
     shadow = withdraw(shadow, is_withdrawn=False)

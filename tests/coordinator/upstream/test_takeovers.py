@@ -65,7 +65,7 @@ async def test_a_successor_takes_what_a_former_process_held(ours: Process, succe
     assert bumped.generation_id > retaken.generation_id
 
 
-async def test_a_shadow_that_an_administrator_removes_comes_back(watchful: Process, direct: Direct) -> None:
+async def test_a_shadow_removed_by_an_administrator_rejoins(watchful: Process, direct: Direct) -> None:
     """It notices by its next heartbeat; the identity is another one."""
     group_id = new_group()
     removed = await watchful.own(group_id)

@@ -74,7 +74,7 @@ async def test_a_group_of_our_own_shadow_or_without_members_has_none() -> None:
         described("consumer", "a", "b", error_code=ErrorCode.coordinator_not_available, members=()),
     ],
 )
-async def test_a_group_that_is_another_ones_by_then_is_not_adopted(then: DescribedGroup) -> None:
+async def test_a_group_taken_by_another_owner_meanwhile_is_not_adopted(then: DescribedGroup) -> None:
     """Nor is a group that Muster may not read, or that is empty."""
     with pytest.raises(NotAdoptable, match=re.escape(IN_IT_THERE)):
         await upstream_members(describing(described("consumer", None), then), GROUP, OURS)

@@ -151,7 +151,7 @@ def altered(name: str) -> IncrementalAlterConfigsResponse:
     ],
     ids=["described", "altered"],
 )
-def test_an_answer_about_the_configs_of_another_group_is_none(request_: Any, answer: Callable[[str], Any]) -> None:
+def test_a_response_about_the_configs_of_another_group_is_refused(request_: Any, answer: Callable[[str], Any]) -> None:
     """Otherwise an administrator would see another group's configs, or believe that this one's were altered."""
     check_entries(request_, answer("g"))
     with pytest.raises(ValueError, match=r"'g' is missing, 'x' was not asked about"):
@@ -167,7 +167,7 @@ def test_an_answer_about_the_configs_of_another_group_is_none(request_: Any, ans
     ],
     ids=["consumer", "share", "streams"],
 )
-def test_an_answer_without_a_group_of_another_kind_is_none(request_: Any, response: Any) -> None:
+def test_a_response_without_the_requested_group_is_refused(request_: Any, response: Any) -> None:
     request = request_(group_ids=(GroupId("g"),), include_authorized_operations=False)
     with pytest.raises(ValueError, match=r"about the group ids that were asked about: 'g' is missing$"):
         check_entries(request, response(throttle_time=i32Timedelta.parse(timedelta()), groups=()))

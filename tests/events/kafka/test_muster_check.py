@@ -26,7 +26,7 @@ def described(names: list[str]) -> Any:
         (["consumer.session.timeout.ms", CONFIG_OF_A_MUSTER], True),
     ],
 )
-async def test_a_muster_is_known_by_a_config_of_groups_that_no_broker_has(names: list[str], expected: bool) -> None:
+async def test_a_muster_is_recognized_by_a_group_config_that_no_broker_has(names: list[str], expected: bool) -> None:
     """It alone is asked for, of a group."""
 
     class Link(KafkaLink):

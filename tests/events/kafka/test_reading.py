@@ -35,7 +35,7 @@ def test_the_number_of_skipped_tagged_fields_is_limited(count: int) -> None:
     assert tagged_fields_size(b"before" + fields + b"behind", 6) == len(fields)
 
 
-def test_more_are_not_even_looked_at() -> None:
+def test_more_entries_are_not_read() -> None:
     """A request of a megabyte would have half a million."""
     with pytest.raises(BufferUnderflow, match=f"announces {TAGGED_FIELDS_MAX + 1} tagged fields"):
         tagged_fields_size(bytes([TAGGED_FIELDS_MAX + 1]) + 2 * TAGGED_FIELDS_MAX * EMPTY, 0)

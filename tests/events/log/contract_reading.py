@@ -123,7 +123,7 @@ class ReadingContract:
 
         assert records_of(await read_all(log)) == list(records)
 
-    async def test_any_bytes_come_back_as_they_were(self, log: EventLog, writer: LogWriter) -> None:
+    async def test_any_bytes_are_returned_unchanged(self, log: EventLog, writer: LogWriter) -> None:
         """Keys and values are opaque, zero bytes and invalid UTF-8 included."""
         records = (Record(bytes(range(256)), bytes(reversed(range(256)))), Record(b"\x00", b"\xff\x00\xfe"))
 

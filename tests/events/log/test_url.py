@@ -38,7 +38,7 @@ async def test_a_url_names_a_log(url: str, location: str) -> None:
         ("kafka://host:9092/events", KafkaEventLog),
     ],
 )
-async def test_each_form_that_is_shown_to_people_is_one_that_works(url: str, kind: type) -> None:
+async def test_each_documented_form_works(url: str, kind: type) -> None:
     """The forms in the message of an error, and their schemes."""
     assert isinstance(open_log(url), kind)
     assert all(open_log(form) for form in FORMS)

@@ -34,7 +34,7 @@ from tests.replay.archive.logs import (
 )
 
 
-async def test_each_record_is_there_once_byte_by_byte(tmp_path: Path) -> None:
+async def test_each_record_is_archived_once_byte_for_byte(tmp_path: Path) -> None:
     """Including headers that are null, empty or repeated, tombstones, and foreign records; run after run."""
     log = await filled()
     log.write(0, key=None, value=None, headers=(), producer_id=-1, timestamp_ms=-1)
@@ -167,7 +167,7 @@ async def test_a_full_disk_leaves_what_was_committed(tmp_path: Path, room: int) 
     assert list((tmp_path / "a" / "_tmp").iterdir()) == []
 
 
-async def test_a_folder_with_something_else_in_it_is_left_alone(tmp_path: Path) -> None:
+async def test_a_folder_with_other_files_is_left_alone(tmp_path: Path) -> None:
     (tmp_path / "photos").mkdir()
     with pytest.raises(LogMismatch, match="is no archive, and not empty: it has 'photos'"):
         await archived(await filled(), tmp_path)

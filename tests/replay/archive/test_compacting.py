@@ -145,7 +145,7 @@ async def test_expired_events_of_a_partition_stay_known_when_days_of_another_exp
 
 
 @pytest.mark.parametrize(("before", "said"), [("yesterday", "is not a day"), ("2024-10-05", "has not come yet")])
-async def test_a_day_is_one_of_the_past(tmp_path: Path, before: str, said: str) -> None:
+async def test_only_past_days_expire(tmp_path: Path, before: str, said: str) -> None:
     await archived(await filled(), tmp_path)
     with pytest.raises(LogMismatch, match=said):
         expire(tmp_path, before, now_ms=NOON)

@@ -98,7 +98,7 @@ async def test_a_file_that_another_writer_takes_for_a_leftover_while_it_is_writt
     assert await digests_in(tmp_path) == await digests(log)
 
 
-async def test_a_link_that_nfs_asks_for_twice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_link_that_nfs_requests_twice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The first response was lost, and the second one says that the name is taken: by this very file."""
     real = os.link
 

@@ -166,7 +166,7 @@ async def test_an_altered_manifest_breaks_the_chain(tmp_path: Path) -> None:
     [(True, r"000000000003\.json does not follow 000000000002\.json"), (False, r"000000000002\.json is missing")],
     ids=["altered", "missing"],
 )
-async def test_the_chain_is_looked_at_from_its_begin(tmp_path: Path, *, is_there: bool, finding: str) -> None:
+async def test_the_chain_is_checked_from_its_beginning(tmp_path: Path, *, is_there: bool, finding: str) -> None:
     """Readers begin at the last manifest that lists everything; a change to one before it is found nevertheless."""
     log = await filled()
     for _ in range(2):

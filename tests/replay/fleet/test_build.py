@@ -356,7 +356,7 @@ async def test_a_join_of_other_rows_than_the_manifest_names_is_refused(
         joining.joined(tmp_path, [lying, lying], 2, tmp_path)
 
 
-async def test_a_file_beside_the_manifests_is_none(tmp_path: Path) -> None:
+async def test_other_files_beside_the_manifests_are_ignored(tmp_path: Path) -> None:
     """Whatever its name is: even one that is a number to Python, but not a manifest's."""
     await built(judged([3]), tmp_path)
     for name in ("²²²²²²", "7", "notes"):

@@ -97,7 +97,7 @@ def test_incidents_of_three_groups_and_one_host_are_a_storm(tmp_path: Path) -> N
     ],
     ids=["two groups", "one group again", "too far apart", "several hosts", "no host", "of another kind"],
 )
-def test_these_are_no_storm(rows: list[tuple[str, tuple[object, ...]]], tmp_path: Path) -> None:
+def test_these_are_not_a_storm(rows: list[tuple[str, tuple[object, ...]]], tmp_path: Path) -> None:
     """As in `digest`."""
     assert days(tmp_path, *rows)["storms"] == []
 

@@ -329,7 +329,7 @@ async def test_a_build_reports_the_number_of_unreadable_records(tmp_path: Path) 
     assert "; 1 record cannot be read: see the table quarantine\n" in answer.stdout
 
 
-def test_tables_that_are_not_there_are_named(tmp_path: Path) -> None:
+def test_missing_tables_are_named(tmp_path: Path) -> None:
     """With the command that makes them."""
     answer = run_here("fleet", "storms", "--tables", str(tmp_path))
     assert answer.exit_code == 2

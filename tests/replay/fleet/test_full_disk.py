@@ -90,7 +90,7 @@ def files_in(folder: Path) -> set[str]:
 
 
 @pytest.mark.parametrize("size", [0, 400, 3_000, 6_000, 9_000, 15_000])
-async def test_a_build_without_room_leaves_the_tables_as_they_were(tmp_path: Path, size: int) -> None:
+async def test_a_build_without_disk_space_leaves_the_tables_unchanged(tmp_path: Path, size: int) -> None:
     """The room may be for copies of the log, for parts, or for the manifest; with room the next one completes them."""
     storage = judged((3, 14, 15, 92))
     await built(up_to(storage, 0.6), tmp_path / "t")

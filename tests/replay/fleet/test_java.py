@@ -26,7 +26,7 @@ def test_java_home_is_used_before_the_path(tmp_path: Path, monkeypatch: pytest.M
     assert java_version() == 17
 
 
-def test_a_java_that_does_not_run_is_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_java_that_does_not_run_is_ignored(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """So `auto` folds in this process, and `spark` reports it in one line."""
     installed(tmp_path / "bin", "17.0.1")
     (tmp_path / "bin" / "java").chmod(0o644)

@@ -13,6 +13,6 @@ def test_each_scenario_has_its_line() -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_scenario_is_played_as_it_was(name: str) -> None:
+def test_a_scenario_is_reproducible(name: str) -> None:
     """The times and types of its events, and the truth about it."""
     assert line(name) in LINES

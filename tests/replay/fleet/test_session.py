@@ -176,7 +176,7 @@ def test_spark_submit_has_the_master_and_a_silent_log(java_home: Path | None, tm
 
 
 @pytest.mark.spark
-def test_a_master_that_is_not_there_is_a_line(java_home: Path | None, tmp_path: Path) -> None:
+def test_a_missing_master_is_reported_in_one_line(java_home: Path | None, tmp_path: Path) -> None:
     """It has the given address."""
     url = asyncio.run(sqlite_copy(judged((3,)), tmp_path / "muster.db"))
     command = [sys.executable, "-m", "muster", "fleet", "build", "--engine", "spark", "--log", url]

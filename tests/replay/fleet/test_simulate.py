@@ -143,7 +143,7 @@ def test_an_unwritable_output_is_refused_before_the_simulation(tmp_path: Path) -
     assert "from the future" in refused("kafka://127.0.0.1:1/events", "--begin", "2990-01-01")
 
 
-def test_a_truth_that_is_there_stays_where_the_log_is_refused(tmp_path: Path) -> None:
+def test_existing_ground_truth_is_kept_if_the_log_is_refused(tmp_path: Path) -> None:
     """It belongs to the existing log."""
     to = f"sqlite:///{tmp_path}/muster.db"
     assert simulate("--groups", "1", "--days", "1", "--to", to).returncode == 0

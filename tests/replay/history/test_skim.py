@@ -263,7 +263,7 @@ async def test_a_checkpoint_follows_the_requested_quiet_time() -> None:
 
 
 @pytest.mark.parametrize(("story", "last_seq"), [("night", 44), ("first", 6)])
-async def test_a_number_that_is_not_there_is_not_reached(story: str, last_seq: int) -> None:
+async def test_an_unknown_number_is_not_reached(story: str, last_seq: int) -> None:
     """The valid numbers are known then."""
     reading, _ = await opened(story)
     start = await find_start(reading, ORDERS, Window(since=AtSeq(1_000)))

@@ -185,7 +185,7 @@ def test_a_member_whose_connection_stays_open_points_to_its_machine_or_network()
 
 
 @pytest.mark.parametrize("static", [0, 4])
-def test_a_process_that_comes_back_on_its_connection_had_polled_too_late(static: int) -> None:
+def test_a_process_that_rejoins_on_its_connection_had_polled_too_late(static: int) -> None:
     """This is within minutes of a deployment of the others, which it does not belong to."""
     fleet = Fleet(4, static=static, library="librdkafka")
     for number in (1, 2, 3):

@@ -208,7 +208,7 @@ def test_a_group_that_was_shut_down_costs_nothing_while_it_is_empty() -> None:
     assert [each.cost.empty_partition_ms for each in fleet.told()] == [0, 0]
 
 
-def test_instance_ids_that_are_fought_for_are_no_restarts() -> None:
+def test_contested_instance_ids_are_not_restarts() -> None:
     """A duel avoids no rebalance."""
     fleet = Fleet(2, static=2)
     twin = fleet.setup(1).but(host="/10.0.3.3")

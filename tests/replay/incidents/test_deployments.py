@@ -319,9 +319,7 @@ def renamed(fleet: Fleet, number: int, client_id: str, *, down_ms: int = 5 * S, 
 
 @pytest.mark.parametrize(("kill", "how"), [(False, "left"), (True, "was not heard from again")])
 @BOTH
-def test_a_pod_that_comes_under_another_name_may_have_taken_the_place_of_the_one_that_went(
-    level: int, kill: bool, how: str
-) -> None:
+def test_a_pod_with_another_name_may_have_replaced_one_that_left(level: int, kill: bool, how: str) -> None:
     """Its client id differs only in the generated part. This is not certain, so the grade is unknown."""
     fleet = Fleet(4)
     before = "'app-2' (10.0.1.2)"
@@ -346,7 +344,7 @@ def test_one_pod_under_another_name_is_a_part_of_the_deployment() -> None:
     assert (fleet.only().kind, fleet.only().grade) == ("deployment", "unknown")
 
 
-def test_a_pod_under_another_name_may_follow_one_that_was_dropped() -> None:
+def test_a_pod_with_another_name_may_have_replaced_a_dropped_one() -> None:
     """The rebalance waits for it until the rebalance timeout, since its session is longer."""
     fleet = Fleet(4, session_ms=100 * S, rebalance_ms=20 * S)
     renamed(fleet, 2, "app-2-x2x8q", kill=True)
@@ -440,7 +438,7 @@ def formed_anew() -> Fleet:
     return fleet
 
 
-def test_processes_that_come_and_leave_again_are_no_blue_green_deployment() -> None:
+def test_processes_that_join_and_leave_again_are_not_a_blue_green_deployment() -> None:
     """As many left within ten minutes as had joined, but they are the same processes."""
     fleet = formed_anew()
     close_all(fleet)
@@ -464,7 +462,7 @@ def close_all(fleet: Fleet) -> None:
     fleet.rest(5 * S)
 
 
-def test_two_restarts_in_a_large_group_are_no_deployment() -> None:
+def test_two_restarts_in_a_large_group_are_not_a_deployment() -> None:
     """Two of eight are less than a third."""
     fleet = Fleet(8)
     for number in (1, 2):

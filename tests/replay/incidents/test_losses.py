@@ -639,7 +639,7 @@ def test_a_standby_too_old_for_a_lost_leaders_place_is_reported_with_the_loss() 
     assert all("could not take" not in each.headline for each in found)
 
 
-def test_restarts_of_a_process_that_are_far_apart_are_no_loop() -> None:
+def test_distant_restarts_of_a_process_are_not_a_loop() -> None:
     """They are a quarter of an hour apart, and other members join in between, so that all is one episode."""
     fleet = Fleet(3)
     for number in (4, 5, 6):

@@ -296,7 +296,7 @@ def test_partitions_added_in_an_outage_are_reported_although_the_leader_may_have
     assert [each.kind for each in fleet.told()] == ["coordinator-change", "partitions-changed"]
 
 
-def test_a_leader_that_asks_long_after_an_outage_asks_by_itself() -> None:
+def test_a_leaders_request_long_after_an_outage_is_separate() -> None:
     """It had no reason to wait that long."""
     fleet = Fleet(3)
     fleet.away(7 * S)

@@ -411,7 +411,7 @@ def test_a_part_of_a_file_that_is_cut_off_is_exported_as_far_as_it_goes(url: str
     assert [each.name for each in tmp_path.iterdir() if each.name.startswith(".")] == []
 
 
-def test_an_event_of_which_the_cause_is_not_known_here_is_exported_byte_by_byte() -> None:
+def test_an_event_with_an_unknown_cause_is_exported_byte_for_byte() -> None:
     """A newer version has a name for the cause, which would be lost if this version wrote the event again."""
     happened = next(each for each in a_night().reads if isinstance(each, Happened))
     why = msgspec.structs.replace(happened.event.why, cause=Cause.UNKNOWN)

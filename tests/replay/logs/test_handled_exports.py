@@ -261,7 +261,7 @@ def test_a_line_that_was_made_to_end_the_reader_is_named_and_skipped(whole: Path
     assert "line 2: " in result
 
 
-def test_lines_are_numbered_with_the_blank_ones_before_the_first(whole: Path) -> None:
+def test_line_numbers_count_leading_blank_lines(whole: Path) -> None:
     code, reported, result = history(changed(whole, lambda lines: b"\n".join([b"", b" ", lines[0], b"{", *lines[1:]])))
     assert (code, reported) == (3, history(whole)[1])
     assert "line 4: " in result

@@ -62,7 +62,7 @@ def test_a_called_standby_that_was_too_late() -> None:
     assert last_rebalance(h).trigger.cause is Cause.MEMBER_LEFT
 
 
-def test_two_are_lost_at_once_and_one_standby_is_there() -> None:
+def test_two_members_are_lost_at_once_with_one_standby() -> None:
     """The rebalance has both, and the call that failed."""
     h, (_a, _b, _e) = two("abe")
     h.set(target_group_size="3")

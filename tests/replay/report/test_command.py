@@ -72,7 +72,7 @@ def test_a_report_that_cannot_be_made_is_one_line(url: str, out: Path) -> None:
     assert (out.read_text(), list(out.parent.iterdir())) == ("an earlier one", [out])
 
 
-def test_a_folder_that_is_not_there_is_named(url: str, out: Path) -> None:
+def test_a_missing_folder_is_named(url: str, out: Path) -> None:
     """Before anything is read; a folder instead of a file is refused, too."""
     none = out.parent / "none" / "report.html"
     assert_fails(run("report", "orders", "-o", str(none), log=url), 2, f"there is no folder {none.parent}")

@@ -64,7 +64,7 @@ def test_its_policy_allows_its_own_script_and_style_alone(night: str) -> None:
         assert allowed[name] == f"'sha256-{digest}'"
 
 
-def test_it_asks_for_nothing(night: str) -> None:
+def test_it_makes_no_requests(night: str) -> None:
     """It has no address except the name of SVG, no source, and no style that the policy would refuse."""
     assert set(re.findall(r"\w+://[^\"'<\s]*", night)) == {"http://www.w3.org/2000/svg"}
     assert {each[:9] for each in re.findall(r'(?:href|src)="(.*?)"', night)} == {"#incident"}

@@ -385,7 +385,7 @@ def test_a_running_rebalance_belongs_to_the_window(tmp_path: Path) -> None:
     assert "1 incident with 1 rebalance" in made.stdout
 
 
-def test_a_window_in_which_nothing_went_on_has_nothing(tmp_path: Path) -> None:
+def test_a_window_without_events_is_empty(tmp_path: Path) -> None:
     """A Stable group whose owner stays is quiet; so is one that was emptied long ago."""
     reported = of_one_partition(1)[0]
     url = asyncio.run(append(tmp_path, 3, *reported.stored_transitions()))

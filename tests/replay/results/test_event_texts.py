@@ -91,7 +91,7 @@ def test_a_member_that_is_removed_from_a_full_group_is_not_called_refused() -> N
     assert "rejoined a group that has group.max.size members, and was removed" in event_text(removed)
 
 
-def test_bytes_that_are_no_assignment_are_counted() -> None:
+def test_invalid_assignments_are_counted() -> None:
     """Clients other than consumers may write anything."""
     event = EVENTS[MemberAssigned]
     assert isinstance(event, MemberAssigned)

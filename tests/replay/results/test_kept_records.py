@@ -67,7 +67,7 @@ def test_dropped_records_are_not_returned(monkeypatch: pytest.MonkeyPatch, in_me
     assert len(reported) < len(records[10:]) + 7
 
 
-def test_in_memory_there_is_a_bounded_part(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_part_in_memory_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     """The limit is for all groups together."""
     monkeypatch.setattr(kept_records, "IN_MEMORY_MAX", 50)
     kept, before = KeptRecords(), CountedValue.kept

@@ -30,7 +30,7 @@ def overview(records: list[StoredRecord]) -> Groups:
     return groups.result("memory")
 
 
-def test_the_last_incident_is_whole_where_there_is_room() -> None:
+def test_the_last_incident_is_shown_in_full_if_it_fits() -> None:
     """Otherwise it shows only the kind."""
     groups = overview(a_night().stored_records())
     (line,) = groups.groups

@@ -84,7 +84,7 @@ def test_the_forms_of_at() -> None:
         assert at(nonsense) is None
 
 
-def test_a_time_of_day_is_the_last_one_that_is_over() -> None:
+def test_a_time_of_day_is_the_last_past_one() -> None:
     """Shortly after midnight it is yesterday's: a time in the future is never meant."""
     three = BEGIN_MS + 3_600_000
     assert read_at("03:00", now_ms=three - 1) == AtTime(three - DAY_MS)

@@ -54,7 +54,7 @@ def test_ages_count_back_from_now() -> None:
         assert read(nonsense) is None
 
 
-def test_a_time_without_zone_is_one_of_the_zone_that_is_given() -> None:
+def test_a_time_without_a_zone_is_in_the_given_zone() -> None:
     """Unless it has a zone of its own."""
     assert read("2026-11-21T04:00:00", BERLIN) == NOW_MS
     assert read("2026-11-21T03:00:00Z", BERLIN) == NOW_MS
@@ -102,7 +102,7 @@ def test_a_zone_equal_to_utc_is_shown_as_utc() -> None:
         ("2026-03-29T02:30:00", ["does not exist", "2026-03-29T01:30:00+01:00", "2026-03-29T03:30:00+02:00"]),
     ],
 )
-def test_an_hour_that_is_there_twice_or_not_at_all_is_refused(time: str, readings: list[str]) -> None:
+def test_a_repeated_or_skipped_hour_is_refused(time: str, readings: list[str]) -> None:
     """With both readings, which are times of that zone; with an offset it is a normal time."""
     with pytest.raises(NoSuchTime) as refused:
         read(time, BERLIN)

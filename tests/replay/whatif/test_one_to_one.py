@@ -80,7 +80,7 @@ def test_a_member_that_joined_is_not_a_lost_one(is_lost: bool) -> None:
         assert (recorded_as(played, [one]) is one) is is_same
 
 
-def test_the_end_of_a_session_behind_the_log_is_not_one_more() -> None:
+def test_a_session_that_ends_after_the_log_adds_no_rebalance() -> None:
     """The log ends before the longer session: there is no verdict on the recorded rebalance, and no additional one."""
     lived = live([(5, "start", "d"), (8, "crash", "b")], Settings(), until_s=20)
     result = what_if(history_of(lived), Alterations(session_timeout_ms=60_000))

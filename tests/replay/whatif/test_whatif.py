@@ -222,7 +222,7 @@ def test_a_member_that_was_heard_again_and_did_not_rejoin() -> None:
         (8, CANNOT_TELL, "restarted or only silent"),
     ],
 )
-def test_a_member_that_comes_back_on_its_connection_had_not_died(came_on: int, verdict: Verdict, reason: str) -> None:
+def test_a_member_that_rejoins_on_its_connection_had_not_died(came_on: int, verdict: Verdict, reason: str) -> None:
     """Even if it was not heard from with its old id."""
     lost = LastConnection(connection_id=7, received_ms=0)
     result = what_if(connected(history_of(live(A_RESTART, DYNAMIC, until_s=90)), lost, came_on), LONGER)
@@ -581,7 +581,7 @@ def test_events_out_of_order_are_played_as_far_as_they_can_be() -> None:
         assert len(what_if(mixed, Alterations(session_timeout_ms=45_000)).rebalances) == 3
 
 
-def test_settings_that_are_no_numbers_are_not_known() -> None:
+def test_settings_that_are_not_numbers_are_unknown() -> None:
     """A coordinator never writes such; another writer may have."""
     history = history_of(live(A_RESTART, STATIC, until_s=90))
     elected = history.items[0]

@@ -216,7 +216,7 @@ def _last_event(storage: MemoryStorage) -> type:
     return type(decode(value))
 
 
-def test_a_log_of_a_newer_version_is_not_looked_into() -> None:
+def test_a_log_of_a_newer_version_is_not_examined() -> None:
     """Its keys may be valid in that version."""
 
     async def story() -> None:

@@ -152,7 +152,7 @@ def test_the_same_problem_of_many_partitions_is_one_problem() -> None:
     ]
 
 
-def test_processes_of_two_logs_are_looked_at_apart() -> None:
+def test_processes_of_two_logs_are_checked_separately() -> None:
     """Each log has its own partition 0."""
     other = msgspec.structs.replace(ownership_of(0, 1), log_identity="log-2")
     assert severities(process(), process(ownership=other)) == []
@@ -243,7 +243,7 @@ def shown(*statuses: ProcessStatus | Unanswered, width: int = 80) -> str:
     return console.file.getvalue()
 
 
-def test_one_shadow_is_no_shadows() -> None:
+def test_one_shadow_is_singular() -> None:
     assert "10.100.200.1:9100: 1 shadow in the cluster" in shown(
         process(shadows=ShadowStatus(present=1, missing_count=0))
     )
@@ -385,7 +385,7 @@ def test_the_kafka_listener_is_distinguished_from_a_closed_port() -> None:
     assert "Kafka clients" in unanswered.way_out
 
 
-def test_an_address_that_is_none_is_wrong_use() -> None:
+def test_an_invalid_address_is_a_usage_error() -> None:
     done = run_status("nowhere")
     assert (done.exit_code, done.stderr.startswith("muster status: ")) == (2, True), done.stderr
 

@@ -39,7 +39,7 @@ def console(width: int) -> tuple[Console, StringIO]:
         (NARROW, ["web-1 1970-01-02 00:00:00 shop Active, leader, retiring", "web-1-x 10.0.0.1 9.5 s"]),
     ],
 )
-def test_a_member_has_one_line_where_there_is_room_for_it_and_else_two(width: int, rows: list[str]) -> None:
+def test_a_member_has_one_line_if_it_fits_and_two_otherwise(width: int, rows: list[str]) -> None:
     shown, printed = console(width)
     print_members("orders", [MEMBER], shown)
     assert [" ".join(line.split()) for line in printed.getvalue().splitlines()[2:]] == rows
@@ -81,7 +81,7 @@ def test_a_member_without_a_session_may_be_in_the_join_phase(left: int | None, s
 
 
 @pytest.mark.parametrize(("width", "does"), [(WIDE, ["how many members"]), (NARROW, [])])
-def test_settings_are_explained_where_there_is_room(width: int, does: list[str]) -> None:
+def test_settings_are_explained_if_they_fit(width: int, does: list[str]) -> None:
     shown, printed = console(width)
     entry = ConfigEntry(name="group.max.size", value="5", is_set=True, documentation="how many members")
     print_configs([entry], shown)

@@ -140,7 +140,7 @@ def test_invalid_messages_are_refused(encoded: bytes) -> None:
         decode(encoded)
 
 
-def test_an_answer_of_a_process_that_does_not_say_whose_word_it_is() -> None:
+def test_an_answer_of_a_version_that_does_not_name_the_owner() -> None:
     """Earlier versions have no such field; their readers skip it."""
     tag, *_ = msgspec.msgpack.decode(encode(Answered(7, b"payload")))
     assert decode(msgspec.msgpack.encode([tag, 7, b"payload"])) == Answered(7, b"payload", is_brokers=False)

@@ -25,7 +25,7 @@ async def _seen(_owner: str) -> int | None:
     return 7
 
 
-def test_each_step_needs_the_results_of_former_ones_alone() -> None:
+def test_each_step_needs_only_the_results_of_earlier_ones() -> None:
     """In the end the groups are served, and only the two records of the takeover were written."""
 
     async def story() -> None:

@@ -267,7 +267,7 @@ async def test_a_machine_that_was_suspended_does_not_believe_its_lease() -> None
     await process.runtime.stop()
 
 
-def test_the_clock_is_looked_at_once_for_all_answers_under_one_reading() -> None:
+def test_the_clock_is_read_once_for_all_responses_of_one_read() -> None:
     """After another reading of the loop's clock it is read again, even if the loop's time is the same: the machine was
     suspended.
     """

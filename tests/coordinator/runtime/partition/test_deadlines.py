@@ -132,7 +132,7 @@ def test_a_group_that_is_forgotten_has_no_deadline() -> None:
     simulate(story())
 
 
-async def test_groups_that_come_and_go_leave_little_behind_until_their_deadlines() -> None:
+async def test_short_lived_groups_leave_little_behind_until_their_deadlines() -> None:
     """A client may keep creating groups with a session of half an hour and deleting them."""
     due, waiting = list[GroupId](), list[Callable[[], None]]()
     deadlines = subject(due, waiting)

@@ -184,7 +184,7 @@ def refusals_in(storage: MemoryStorage) -> list[JoinRefused]:
     return [event for event in events if isinstance(event, JoinRefused)]
 
 
-def test_refusals_of_a_group_that_is_not_there_are_written_once_a_minute() -> None:
+def test_refusals_by_an_unknown_group_are_written_once_a_minute() -> None:
     """The next record has the count since; the group does not exist afterwards, nor after a takeover."""
 
     async def story() -> None:

@@ -74,7 +74,7 @@ def admin(front: Front) -> AdminClient:
     return AdminClient({"bootstrap.servers": front.muster.bootstrap})
 
 
-def test_confluent_lists_and_describes_all_alike(front: Front, groups: dict[str, str], admin: AdminClient) -> None:
+def test_confluent_lists_and_describes_all_the_same(front: Front, groups: dict[str, str], admin: AdminClient) -> None:
     """Each group once, with its members' actual state."""
     listed = admin.list_consumer_groups(request_timeout=WITHIN_S).result()
     assert listed.errors == []

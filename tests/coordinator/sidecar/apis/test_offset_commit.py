@@ -208,7 +208,7 @@ async def test_a_commit_during_a_takeover_is_answered_as_loading() -> None:
 # ---- clients and brokers that disconnect -------------------------------------------------------------
 
 
-async def test_a_refusal_that_asks_the_broker_first_ends_with_it() -> None:
+async def test_a_refusal_that_queries_the_broker_first_ends_with_it() -> None:
     """Otherwise it would wait for ever."""
     async with staged() as (_, broker, relay, client):
         relay.groups.outcome = lambda _: REFUSED

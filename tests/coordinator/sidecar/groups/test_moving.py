@@ -290,7 +290,7 @@ def test_a_group_that_this_sidecar_is_not_for_is_refused(front: Front, verb: str
     assert "--groups" in reported
 
 
-def test_a_group_that_is_not_there_is_adopted_for_the_day_it_comes(group: Group) -> None:
+def test_an_unknown_group_is_adopted_for_when_it_is_created(group: Group) -> None:
     """The output says so: the name may have been mistyped."""
     code, output = group.run("adopt")
     assert code == 0  # groups of other tests may have similar names, which are listed

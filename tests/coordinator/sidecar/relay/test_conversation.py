@@ -174,7 +174,7 @@ def test_an_answer_longer_than_any_request_may_be_is_streamed() -> None:
     assert not subject.is_owed
 
 
-def test_one_that_has_to_be_read_whole_is_not() -> None:
+def test_a_response_that_must_be_read_whole_has_a_length_limit() -> None:
     subject = new_conversation()
     subject.receive(request(METADATA, 7, 1))
     assert subject.next_request(0) is None

@@ -451,7 +451,7 @@ async def test_bytes_that_make_no_sense_close_their_connection_alone(content: by
 
 
 @pytest.mark.parametrize("waits", [True, False], ids=["behind another request", "at once"])
-async def test_a_bug_of_ours_is_one_clients_alone(waits: bool) -> None:
+async def test_a_bug_of_ours_affects_one_client(waits: bool) -> None:
     """Its connection does not hang (G24)."""
 
     def fails(_command: AnyRequest) -> Outcome:

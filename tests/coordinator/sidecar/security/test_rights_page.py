@@ -26,6 +26,6 @@ async def test_all_that_is_handled_here_is_in_the_table() -> None:
     assert handled - NEED_NONE <= {API_KEYS[row.api] for row in ROWS}
 
 
-def test_no_row_is_there_twice() -> None:
+def test_no_row_occurs_twice() -> None:
     """Each is a test of its own."""
     assert len({str(row) for row in ROWS}) == len(ROWS)

@@ -112,7 +112,7 @@ async def keys_of_offsets() -> AsyncIterator[bytes]:
         yield record.key
 
 
-async def test_offsets_are_known_by_their_keys_too() -> None:
+async def test_offsets_are_recognized_by_their_keys_too() -> None:
     """They are in a topic of their own, which is opened in the same way."""
     keys = [key async for key in keys_of_offsets()]
     assert len(keys) == 2

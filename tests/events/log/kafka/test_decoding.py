@@ -286,7 +286,7 @@ def test_a_foreign_key_is_kept_up_to_the_size_of_ours(size: int, is_kept: bool) 
     assert len(found.key) == (size if is_kept else 0)
 
 
-def test_an_owner_with_the_first_producer_id_of_a_cluster_is_one() -> None:
+def test_an_owner_may_have_the_first_producer_id_of_a_cluster() -> None:
     """Its number is 0."""
     stamp = Stamp(producer_id=0, producer_epoch=0, epoch_base=0, origin=b"3 here", marked_from=0, native_from=0)
     marks = Marks(since=0, native_from=0, home="here")

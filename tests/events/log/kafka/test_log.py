@@ -90,7 +90,7 @@ async def test_the_owners_that_are_read_are_those_of_the_cluster_that_the_log_wa
     assert [[record.key for record in chunk] async for chunk in log.read(0)] == [[b"k"]]
 
 
-async def test_a_topic_that_is_not_there_is_not_made_for_a_reader() -> None:
+async def test_a_missing_topic_is_not_created_for_a_reader() -> None:
     cluster = Cluster()
     with pytest.raises(LogMissing, match="topic t does not exist, and a log opened for reading creates none"):
         await reading(cluster).open()

@@ -17,7 +17,7 @@ from muster.events.log.kafka.names import owner_id, owner_id_prefix, owner_ids_o
         ("muster-eventsX0", False),
     ],
 )
-def test_owners_are_known_by_their_transactional_ids(transactional_id: str, is_owners: bool) -> None:
+def test_owners_are_recognized_by_their_transactional_ids(transactional_id: str, is_owners: bool) -> None:
     """The topic is a given one, followed by a partition; without a topic nothing is an owner's."""
     assert owner_ids_of(["events", "events_offsets"])(transactional_id.encode()) is is_owners
     assert not owner_ids_of([])(transactional_id.encode())

@@ -83,7 +83,7 @@ async def create(link: Cluster) -> bool:
     return await create_topic(link, "t", PLAN.configs(), partitions=2, replication=None, timeout_ms=5_000)
 
 
-async def test_a_topic_is_looked_up_without_making_it() -> None:
+async def test_a_topic_is_looked_up_without_creating_it() -> None:
     """Whatever it is like."""
     link = Cluster(is_there=True)
     assert await topic_facts(link, "t", timeout_ms=5_000) == FACTS

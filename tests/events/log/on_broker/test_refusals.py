@@ -121,7 +121,7 @@ async def test_foreign_records_among_ours_do_not_make_a_topic_foreign(
     await open_log(partitions=2)
 
 
-async def test_more_replicas_in_sync_than_there_are_is_refused(
+async def test_more_in_sync_replicas_than_replicas_is_refused(
     kafka_broker: Broker, admin: AIOKafkaAdminClient, topic: str
 ) -> None:
     """Immediately, instead of after the first append has been retried for long enough."""

@@ -242,7 +242,7 @@ class TestOpening:
         with pytest.raises(LogUnavailable):
             await read_all(log)
 
-    async def test_a_partition_that_is_not_there_is_a_bug_of_the_caller(self, log: SqliteEventLog) -> None:
+    async def test_a_missing_partition_is_a_bug_of_the_caller(self, log: SqliteEventLog) -> None:
         """It is not made by the way."""
         for partition in (-1, log.partitions):
             with pytest.raises(ValueError, match="has no partition"):
@@ -399,7 +399,7 @@ asyncio.run(main())
         assert "muster.db-wal" in answer
 
 
-async def test_text_that_is_none_is_damage(path: Path) -> None:
+async def test_invalid_text_is_damage(path: Path) -> None:
     """Python's module finds it, not SQLite, and its error has no code."""
     await make(path)
     with closing(sqlite3.connect(path)) as connection, connection:

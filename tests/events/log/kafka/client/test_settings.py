@@ -207,7 +207,7 @@ def test_only_deletion_moves_the_beginning_of_a_partition() -> None:
 
 
 @pytest.mark.parametrize("setting", ["min.insync.replicas", "max.message.bytes", "delete.retention.ms"])
-def test_a_number_that_is_none_is_named(setting: str) -> None:
+def test_an_invalid_number_is_named(setting: str) -> None:
     """However long it is."""
     with pytest.raises(LogMismatch, match=f"{setting}='x{{80}}', which is not a number"):
         promised({setting: "x" * 1000})
