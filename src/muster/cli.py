@@ -1,4 +1,4 @@
-"""`muster`: which commands there are. Each stands in its own package, and is imported when it is asked for."""
+"""The `muster` command line. Each command has its own package, which is imported when the command is run."""
 
 import gc
 import os
@@ -65,7 +65,7 @@ COMMANDS: Final = {
 
 
 _IN_HOME: Final = re.compile(r"(--[\w-]+=|-\w)(~[^/]*(?:/.*)?)", re.DOTALL)
-"""An option with its value in one word, which begins as a path in somebody's home does."""
+"""An option with its value in one word, where the value begins like a path in a home directory."""
 
 
 class _Commands(TyperGroup):
@@ -96,7 +96,7 @@ class _Commands(TyperGroup):
 
 
 def _show_flags_plainly(command: Any, ctx: Any) -> None:  # noqa: ANN401 -- typer keeps its click to itself
-    """Leave out the type that `--help` has beside a flag, which takes no value. So for commands within it."""
+    """Leave out the type that `--help` shows beside a flag, which takes no value; also for subcommands."""
     for each in command.get_params(ctx):
         if getattr(each, "is_flag", False) and each.metavar is None:
             each.metavar = ""
@@ -154,7 +154,7 @@ def main() -> None:
     gc.set_threshold(COLLECTED_AFTER)
     if sys.platform == "win32":
         sys.exit("muster: needs a POSIX system such as Linux or macOS; on Windows use WSL")
-    for name in ("stdout", "stderr"):  # one that was closed, as by `>&-`: nobody reads it, and no file gets its number
+    for name in ("stdout", "stderr"):  # a closed one, as by `>&-`: it has no reader, and no file gets its number
         if getattr(sys, name) is None:
             setattr(sys, name, Path(os.devnull).open("w", encoding="utf-8"))  # noqa: SIM115 -- until the process ends
     app()

@@ -1,6 +1,6 @@
-"""The `MUSTER_*` variables of the environment: which of them set nothing, which are typos; and errors of values.
+"""The `MUSTER_*` environment variables: finds those that no command reads and probable typos; and errors of values.
 
-What belongs here: what the commands share. What it must not know: what a variable is for.
+Shared by the commands; knows nothing of what a variable is for.
 """
 
 import difflib
@@ -25,7 +25,7 @@ def sets_nothing(environment: Mapping[str, str], names: Iterable[str]) -> list[t
     """Return the variables that no command reads, each with the one that was probably meant.
 
     `names`: the settings, without the prefix. Left out are client properties, which are checked where they are read,
-    the tests' own, and what Kubernetes sets for services called muster or muster-...
+    the tests' own variables, and those that Kubernetes sets for services called muster or muster-...
     """
     known = [*(name.upper() for name in names), *OF_COMMANDS, *OF_DEPLOYMENTS]
     found: list[tuple[str, str | None]] = []
@@ -45,11 +45,13 @@ def without_prefix(message: str) -> str:
 
 
 def _is_kubernetes(variable: str, value: str) -> bool:
-    """Whether Kubernetes, or Docker's links, set it: `MUSTER_PORT` is that only with a URL."""
+    """Return whether Kubernetes or Docker's links set it; `MUSTER_PORT` is theirs only if its value is a URL."""
     form = _OF_SERVICES.fullmatch(variable)
     return form is not None and (form["address"] is None or "://" in value)
 
 
 def mistyped(environment: Mapping[str, str]) -> list[tuple[str, str]]:
-    """Return the variables that are probably typos of one that another command than `serve` reads, each with that."""
+    """Return the variables that are probably typos of a variable that a command other than `serve` reads, each with
+    that one.
+    """
     return [(variable, meant) for variable, meant in sets_nothing(environment, ()) if meant is not None]

@@ -22,7 +22,7 @@ from muster.events.state import HandedOutIdOutcome
 INTS = st.integers(-(2**31), 2**31 - 1)
 LONGS = st.integers(-(2**63), 2**63 - 1) | st.integers(1_500_000_000_000, 2_000_000_000_000)
 TEXTS = st.text(st.characters(codec="utf-8"), max_size=10) | st.sampled_from(("", "m" * 64, "😀" * 4000))
-"""Some are so long that their length takes two or three bytes."""
+"""Some are long enough that their length takes two or three bytes."""
 BYTES = st.binary(max_size=10) | st.sampled_from((b"", b"b" * 64, bytes(10_000)))
 
 

@@ -1,4 +1,4 @@
-"""The causes of events: each has a text for people, and begins a rebalance in Kafka, beyond it, or not at all."""
+"""The causes of events: each has a text, and begins a rebalance in Kafka, beyond it, or not at all."""
 
 import pytest
 

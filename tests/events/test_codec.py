@@ -51,7 +51,7 @@ def header_of_newest(event_type: type[AnyRecordedEvent]) -> bytes:
 
 
 def new_registry() -> Registry:
-    """One whose coders have seen nothing yet."""
+    """Return a registry whose coders have seen nothing yet."""
     return Registry({level: schemas.event_schemas(level) for level in schemas.levels()})
 
 
@@ -118,7 +118,7 @@ def test_the_events_of_a_transition_share_their_why_again_when_read() -> None:
 
 
 def test_a_cause_that_is_not_known_here_becomes_unknown() -> None:
-    """A newer version may have causes of its own; the event is still a fact."""
+    """A newer version may have other causes; the event is still a fact."""
     event = full_event(GroupAdvanced)
     value = encode(event, FORMAT_LEVEL).replace(bytes([2 * len("over-capacity")]) + b"over-capacity", b"\x10over-the")
     expected = msgspec.structs.replace(
@@ -153,7 +153,7 @@ def test_a_number_that_no_reader_takes_is_not_written() -> None:
 
 @EVERY_TYPE
 def test_a_value_cut_anywhere_is_broken(event_type: type[AnyRecordedEvent]) -> None:
-    """No part of a value is a value, for a decoder that has read nothing and for one that has read the whole."""
+    """No part of a value is a value, both for a new decoder and for one that has read the whole."""
     value = encode(full_event(event_type), FORMAT_LEVEL)
     registry = new_registry()
     for _ in range(2):
@@ -165,7 +165,7 @@ def test_a_value_cut_anywhere_is_broken(event_type: type[AnyRecordedEvent]) -> N
 
 @EVERY_TYPE
 def test_bytes_behind_a_value_make_it_broken(event_type: type[AnyRecordedEvent]) -> None:
-    """A value is whole, for a decoder that has read nothing and for one that has read the whole."""
+    """Only whole values are accepted, both by a new decoder and by one that has read the whole."""
     value = encode(full_event(event_type), FORMAT_LEVEL)
     registry = new_registry()
     for _ in range(2):
@@ -308,7 +308,7 @@ def test_the_numbers_are_those_that_decoding_finds(event: object) -> None:
 
 @EVERY_TYPE
 def test_an_event_of_a_partition_has_no_numbers(event_type: type[AnyRecordedEvent]) -> None:
-    """Nor has one of an unknown type, or one that is cut off in them."""
+    """Neither does an event of an unknown type, or one that is truncated in them."""
     value = encode(full_event(event_type), FORMAT_LEVEL)
     if issubclass(event_type, PartitionEvent):
         with pytest.raises(BrokenRecord, match="no event of a group begins with c301"):

@@ -144,7 +144,7 @@ def test_the_subscription_of_many_members_is_that_of_each(subscriptions: list[by
 
 
 def test_the_number_of_examined_topics_is_limited() -> None:
-    """The same list counts once, wherever it is; and after the one that has too many no other is taken."""
+    """Equal lists count once, wherever they are; after the list that exceeds the limit, no other is read."""
     first, second = encode_subscription(["a", "b"]), encode_subscription(["c"])
     assert subscribed_by_any([first, second, first, second], topics_max=3) == frozenset({"a", "b", "c"})
     others = iter([first, second, encode_subscription(["d"]), first])

@@ -132,7 +132,7 @@ def test_replacement_takes_the_old_member_out() -> None:
 
 @pytest.mark.parametrize("instance", [None, "a"])
 def test_removed_member_is_gone(instance: str | None) -> None:
-    """Under its instance id too; L1: one that is not there is no error."""
+    """Under its instance id too; removing an unknown member is not an error (L1)."""
     removed = of_member(3, member("a-1", instance), event_type=MemberRemoved)
     for before in ((of_member(2, member("a-1", instance)),), ()):
         group = group_of(*before, removed)

@@ -135,8 +135,8 @@ def test_a_continued_read_equals_a_load(histories: list[list[Step]], seed: int) 
 @TRIED
 @given(histories=st.lists(HISTORIES, min_size=1, max_size=2), seed=SEEDS)
 def test_a_continued_read_equals_a_load_of_any_compaction(histories: list[list[Step]], seed: int) -> None:
-    """It may be compacted before the reading begins, meanwhile, and behind it; but recent deletions are there, as a
-    topic keeps them. Then a new owner has claimed the partition, and takes over by either of them.
+    """The log may be compacted before, during and after the read; but recent tombstones remain, as in a topic. Then a
+    new owner claims the partition, and takes over from either of them.
     """
     dice = random.Random(seed)
     whole = partition(histories, dice)
@@ -250,7 +250,7 @@ def test_the_record_that_was_read_last_is_known_again() -> None:
 
 
 def test_a_projector_lists_its_entities() -> None:
-    """Each kind by a record of its own; a group of which only members are left has none."""
+    """Each kind by its own record; a group with only members left has none."""
     h = history("orders", [])
     h.stable_group(h.static("a"), h.dynamic("x"))
     loading = read_first(h.records)

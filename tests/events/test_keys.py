@@ -93,7 +93,7 @@ def test_a_foreign_header_is_undecodable() -> None:
 
 @given(st.one_of(*(events_of(t) for t in EVENT_TYPES if issubclass(t, MemberEvent))))
 def test_a_member_goes_under_its_instance_id_or_else_its_member_id(event: MemberEvent) -> None:
-    """Static and dynamic members have kinds of their own, so equal ids do not collide."""
+    """Static and dynamic members have different kinds, so equal ids do not collide."""
     if event.member.group_instance_id is None:
         expected = RecordKey(event.group_id, EntityKind.DYNAMIC_MEMBER, event.member.member_id)
     else:
@@ -118,7 +118,7 @@ def test_an_event_of_the_group_goes_under_the_group_itself(event: GroupEvent) ->
 )
 @given(data=st.data())
 def test_an_event_of_the_partition_goes_under_its_number(name: str, entity_id: str, data: st.DataObject) -> None:
-    """Each type has a key of its own, so none compacts another."""
+    """Each type has its own key, so none compacts another."""
     (event_type,) = (t for t in EVENT_TYPES if t.__name__ == name)
     event = data.draw(events_of(event_type))
     assert key_of(event) == RecordKey(str(event.partition), EntityKind.PARTITION, entity_id)

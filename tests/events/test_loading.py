@@ -73,7 +73,7 @@ def test_a_load_equals_a_projection(histories: list[list[Step]], seed: int, brok
 
 
 def test_an_old_fence_record_reports_that_the_log_is_too_new() -> None:
-    """Though the one that was written just now, by this version, has replaced it."""
+    """Even though this version's newer fence record has replaced it."""
     ((_, (elected,)), *_) = Script().coordinator("a:1").transitions
     newer = msgspec.structs.replace(elected, format_level=99)
     records = [

@@ -135,7 +135,7 @@ DEFAULTS = {
     "returned_more": 0,
     "rebalanced_for": [],
 }
-"""Beside null, which every optional field has."""
+"""The defaults other than null, which every optional field has."""
 
 
 @pytest.mark.parametrize("level", schemas.levels())
@@ -212,7 +212,7 @@ def test_each_event_type_has_a_schema_and_each_schema_an_event_type() -> None:
 
 
 def test_each_field_is_described() -> None:
-    """The schemas are documentation for readers of the topic who do not use Muster."""
+    """The schemas document the topic for readers that do not use Muster."""
     for level in schemas.levels():
         for schema in schemas.event_schemas(level):
             assert schema["doc"]

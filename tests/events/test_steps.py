@@ -30,7 +30,7 @@ def gone_through(steps: Steps[list[int]]) -> tuple[list[int], list[int]]:
     "count", [0, 1, ENTRIES_PER_STEP - 1, ENTRIES_PER_STEP, ENTRIES_PER_STEP + 1, 3 * ENTRIES_PER_STEP + 5]
 )
 def test_collected_items_are_in_order_and_in_short_steps(count: int) -> None:
-    """Items that are left out are looked at as well, and count as work."""
+    """Items that are left out are examined as well, and count as work."""
     work, found = gone_through(collected(number if number % 3 else None for number in range(count)))
     assert found == [number for number in range(count) if number % 3]
     assert sum(work) == count
@@ -69,7 +69,7 @@ def test_a_collection_makes_its_things_when_it_is_gone_through() -> None:
 
 
 def test_the_arrays_of_a_message_share_what_it_is_allowed() -> None:
-    """To the last entry; one that is over it is refused with both numbers."""
+    """To the last entry; an entry over the limit is refused with both numbers."""
     allowance = Allowance(10)
     allowance.take(4)
     allowance.take(0)
@@ -79,7 +79,7 @@ def test_the_arrays_of_a_message_share_what_it_is_allowed() -> None:
 
 
 def test_a_long_name_is_more_work() -> None:
-    """As much as one entry for every so many characters of it."""
+    """One entry for each block of its characters."""
     lengths = (0, ID_LENGTH_PER_ENTRY - 1, ID_LENGTH_PER_ENTRY, 3 * ID_LENGTH_PER_ENTRY)
     assert [entries_of("g" * length) for length in lengths] == [1, 1, 2, 4]
 

@@ -17,11 +17,11 @@ Read = Callable[[bytes, int, int], tuple[int, int]]
 LONG, INT = (parse_schema({"type": kind}) for kind in ("long", "int"))
 LONGS = parse_schema({"type": "array", "items": "long"})
 NOW_MS = 1_790_000_000_000
-"""A wall clock time: such numbers have a way of their own."""
+"""A wall clock time: such numbers have a special case."""
 
 
 def around_powers(bits: int) -> Iterator[int]:
-    """The numbers of so many bits at which something changes: a byte more, a sign, the last one."""
+    """Return the numbers of this many bits at which something changes: another byte, the sign, the last one."""
     for power in range(bits):
         for near in (-1, 0, 1):
             number = (1 << power) + near

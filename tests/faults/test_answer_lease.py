@@ -1,4 +1,4 @@
-"""Two real processes on a real broker: one that was paused and deposed accepts no heartbeat when it resumes."""
+"""Two real processes on a real broker: a paused and deposed one accepts no heartbeat when it resumes."""
 
 import asyncio
 import os

@@ -1,4 +1,4 @@
-"""A deletion that is cut short between the events and the offsets, which are in a topic of their own."""
+"""A deletion that is interrupted between the events and the offsets, which are in a separate topic."""
 
 from kio.schema.errors import ErrorCode
 

@@ -66,7 +66,7 @@ async def followed(cluster: FakeCluster) -> AsyncIterator[Follower]:
 
 
 def stderr_lines(capsys: pytest.CaptureFixture[str]) -> list[str]:
-    """The lines on stderr since it was last asked."""
+    """Return the lines on stderr since the previous call."""
     return [line.removeprefix("muster replay: ") for line in capsys.readouterr().err.splitlines()]
 
 

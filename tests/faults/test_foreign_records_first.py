@@ -48,7 +48,7 @@ async def begun(process: ProcessOnKafka, cluster: FakeCluster, *topics: str) -> 
 
 @story
 async def test_foreign_records_before_the_first_owner_are_skipped_and_every_start_succeeds() -> None:
-    """Also when they have written hundreds of records since: ours are neither the first nor the last ones then."""
+    """Even if hundreds of foreign records follow: then ours are neither the first nor the last ones."""
     cluster = FakeCluster()
     process = await begun(process_on(cluster), cluster, TOPIC, OFFSETS)
     joined = await process.stable_group("a", "b")
@@ -65,7 +65,7 @@ async def test_foreign_records_before_the_first_owner_are_skipped_and_every_star
 
 @story
 async def test_a_topic_with_only_foreign_records_is_left_unchanged() -> None:
-    """It may be another application's data, whose topic was named by mistake."""
+    """It may be another application's data, if the topic was misconfigured."""
     cluster = FakeCluster()
     cluster.create(TOPIC, 3)
     foreign_producer_writes(cluster, TOPIC)
@@ -113,7 +113,7 @@ async def test_foreign_records_do_not_hide_a_recreated_event_topic() -> None:
 
 @story
 async def test_foreign_records_do_not_hide_a_recreated_offsets_topic() -> None:
-    """Where one partition of it was claimed since, the topic is Muster's."""
+    """If one of its partitions was claimed since, the topic is Muster's."""
     cluster = FakeCluster()
     process = await process_on(cluster).start()
     group = next(groups_in(2, 3))

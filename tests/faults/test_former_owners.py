@@ -1,4 +1,4 @@
-"""A process takes the event log over from one that did not stop cleanly."""
+"""A process takes the event log over from another that did not stop cleanly."""
 
 import asyncio
 
@@ -42,7 +42,7 @@ async def test_an_owner_that_did_not_stop_cleanly_is_named_once_by_its_successor
 
 @story
 async def test_a_name_that_comes_again_is_warned_of_each_time() -> None:
-    """For example that of a pod, whose process always has pid 1; for all partitions together."""
+    """For example a pod, whose process always has pid 1; one warning for all partitions together."""
     cluster = FakeCluster()
 
     async def started(name: str) -> ProcessOnKafka:

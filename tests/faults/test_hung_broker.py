@@ -41,7 +41,7 @@ async def test_the_only_broker_hangs_for_five_minutes() -> None:
     assert 10 <= first["seconds"] <= 12
     lines = [line["partitions"] for line in logged if line["event"] == first["event"]]
     assert lines == [[0], [1, 2]]  # once each
-    assert not [line for line in logged if line["event"] == "appends are acknowledged again"]  # they were given up
+    assert not [line for line in logged if line["event"] == "appends are acknowledged again"]  # they timed out
     assert (await waiting).error is ErrorCode.not_coordinator
     assert (await process.join("b")).error is ErrorCode.coordinator_load_in_progress
     reason = process.runtime.not_ready
@@ -53,7 +53,7 @@ async def test_the_only_broker_hangs_for_five_minutes() -> None:
     assert lost[0]["error"].startswith("partition 0 of events: given up after 30000 ms")
     away = [line["seconds"] for line in logged if line["event"] == "event log unavailable, retrying"]
     assert len(away) == 5
-    assert 25 <= away[0] <= 35  # reported when the first append was given up, and counted from when that was started
+    assert 25 <= away[0] <= 35  # reported when the first append timed out, and counted from its start
     assert all(59 <= after - before <= 95 for before, after in pairwise(away))
     cluster.go_on(1)
     began = seconds()
@@ -154,7 +154,7 @@ async def test_one_hung_broker_of_three_delays_its_own_partitions_alone() -> Non
 
 @story
 async def test_a_log_unavailable_at_the_start_is_awaited() -> None:
-    """Already while it is opened, when each broker is asked for its settings."""
+    """Even while it is opened, when each broker is queried for its settings."""
     cluster = FakeCluster(3)
     await (await ProcessOnKafka(cluster.bootstrap).start()).stop()
     first = cluster.partition("events", 0)

@@ -112,7 +112,7 @@ async def test_a_connect_that_fails_in_aiokafka_is_retried(fault: Exception) -> 
 
 @story
 async def test_a_request_times_out_long_before_its_outer_limit() -> None:
-    """Its connection is closed and the leaders are asked for again, so one that has moved is found by reading, too."""
+    """Its connection is closed and the leaders are looked up again, so reading also finds a leader that has moved."""
     async with linked(2) as (cluster, link):
         leader = cluster.partition(TOPIC, 0).leader
         await append(await claim(link, writer_config(0)))
@@ -136,7 +136,7 @@ async def test_a_request_times_out_long_before_its_outer_limit() -> None:
 
 @story
 async def test_connections_to_one_broker_do_not_wait_for_those_to_another() -> None:
-    """Each has a short limit of its own."""
+    """Each has its own short limit."""
     async with linked(2) as (cluster, link):
         cluster.hang(1)
         began = seconds()
@@ -164,7 +164,7 @@ async def test_a_request_with_a_lost_response_is_repeated(api_key: int) -> None:
 
 @story
 async def test_a_connection_on_which_nothing_is_answered_any_more_is_replaced() -> None:
-    """As after a router's restart: the request is given up, and the next one uses a new connection."""
+    """As after a router's restart: the request times out, and the next one uses a new connection."""
     async with linked() as (cluster, link):
         writer = await claim(link, writer_config(0))
         await append(writer)
@@ -190,7 +190,7 @@ async def test_a_link_that_is_opened_again_has_closed_its_connections() -> None:
 
 @story
 async def test_a_question_to_any_broker_is_put_to_another_when_one_is_silent() -> None:
-    """Half a second is lost for each that hangs, whichever is asked first; from then on they are asked last."""
+    """Each hanging broker costs half a second, whichever is tried first; from then on they are tried last."""
     async with linked(3) as (cluster, link):
         for node in (1, 2):
             cluster.hang(node)
@@ -326,7 +326,7 @@ def test_a_link_that_has_found_no_cluster_takes_no_broker_of_another_one() -> No
 
 
 def test_addresses_of_another_listener_are_not_tried() -> None:
-    """Nor is what another cluster named."""
+    """Neither are addresses that another cluster advertised."""
     known = KnownBrokers()
     address = BrokerAddress("elsewhere", 9092)
     known.note("fake", "SASL_SSL", [address])
@@ -336,7 +336,7 @@ def test_addresses_of_another_listener_are_not_tried() -> None:
 
 
 def test_few_addresses_are_kept() -> None:
-    """The latest: brokers may come back under new ones for ever."""
+    """The latest: brokers may keep returning under new addresses."""
     known = KnownBrokers()
     for port in range(1, 1_000):
         known.note("fake", "PLAINTEXT", [BrokerAddress("kafka", 1), BrokerAddress("kafka", port)])
@@ -368,7 +368,7 @@ async def test_a_refusing_address_is_not_tried_for_each_request() -> None:
         loop = asyncio.get_running_loop()
         assert isinstance(loop, NetworkLoop)
         loop.listeners[HOST, 1] = nobody
-        await asyncio.sleep(1)  # what the link has asked on its own account is over
+        await asyncio.sleep(1)  # the link's own requests are finished
         nobody.tried = 0
         for lane in range(50):
             with pytest.raises(TryAgain, match="Connect call failed"):

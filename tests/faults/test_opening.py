@@ -158,7 +158,7 @@ async def test_an_empty_topic_that_no_owner_has_opened_is_not_an_empty_log(mode:
 
 @story
 async def test_an_empty_topic_of_unknown_origin_is_read() -> None:
-    """A reader needs no right to the probe's topic, nor to the configs."""
+    """A reader needs no permission for the probe's topic or the configs."""
     cluster = FakeCluster()
     cluster.create(TOPIC, 2)
     cluster.may_not_describe.add(TOPIC + PROBE_SUFFIX)

@@ -25,7 +25,7 @@ def exported(cluster: FakeCluster) -> Exported:
 
 
 def play_again(cluster: FakeCluster, exported: Exported) -> None:
-    """Keys, values and headers as they were; each record in a batch of its own, by an idempotent producer."""
+    """Keys, values and headers are unchanged; an idempotent producer sends each record in its own batch."""
     for topic, batches in exported.items():
         records = [record for batch in batches for record in records_of(batch) if record is not None]
         for number, record in enumerate(records):

@@ -24,7 +24,7 @@ def connections(cluster: FakeCluster) -> int:
 async def test_a_prepared_claim_opens_nothing_and_looks_nothing_up() -> None:
     """It is not yet a claim: no owner is deposed by it. A second preparation sends nothing."""
     cluster = FakeCluster(nodes=3)
-    cluster.coordinator = 3  # of which nothing else is asked
+    cluster.coordinator = 3  # that is queried about nothing else
     log, owners = await opened(cluster), await opened(cluster)
     cluster.stop(3)
     cluster.start(3)  # so that no connection to it is open, as when they were idle for long
@@ -66,7 +66,7 @@ async def test_a_lost_coordinator_is_looked_up_while_claims_are_prepared() -> No
     await log.prepare_claim(0)
     cluster.stop(3)
     cluster.fail_over(3)
-    await asyncio.sleep(3_600)  # brokers are asked for again
+    await asyncio.sleep(3_600)  # brokers are looked up again
     await log.prepare_claim(0)
     known = cluster.asked[FIND_COORDINATOR]
     await (await log.claim(0)).append([FENCE])

@@ -69,7 +69,7 @@ async def serving(cluster: Cluster) -> AsyncIterator[ProcessOnKafka]:
 
 
 async def joined(process: ProcessOnKafka, group_id: GroupId) -> JoinGroupOutcome:
-    """The outcome for a member that retries as long as the log is unavailable."""
+    """Return the outcome for a member that retries while the log is unavailable."""
     async with asyncio.timeout(WITHIN_S):
         while True:
             outcome = await process.join("a", group_id=group_id)

@@ -22,7 +22,7 @@ async def test_a_renewal_reads_nothing_again() -> None:
     claims, fetched = cluster.asked[INIT_PRODUCER_ID], cluster.fetched.copy()
     await until(lambda: cluster.asked[INIT_PRODUCER_ID] >= claims + 12, "renewed twice", within_s=3 * RENEWAL_S)
     assert (await process.commit(50)).error is ErrorCode.none
-    # Each claim reads the newest record of each partition, to see who wrote it.
+    # Each claim reads the newest record of each partition, to see which process wrote it.
     for topic in (TOPIC, f"{TOPIC}_offsets"):
         assert cluster.fetched[topic] - fetched[topic] <= 6
     assert process.lost == []

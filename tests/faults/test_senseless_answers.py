@@ -1,4 +1,4 @@
-"""A broker whose answers are about something else than was asked: they are no answers, and the process lives."""
+"""A broker whose responses do not match the requests: they are refused, and the process survives."""
 
 import asyncio
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""A log whose brokers are none: the address of another Muster's sidecar, given for theirs."""
+"""A log configured with the address of another Muster's sidecar instead of a broker's."""
 
 import pytest
 from kio.schema.errors import ErrorCode
@@ -12,7 +12,7 @@ from tests.faults.process import ProcessOnKafka, story
 
 @story
 async def test_a_sidecar_that_is_named_for_a_broker_ends_the_start() -> None:
-    """It prevents other writers on the event topic and beside it; waiting would change nothing."""
+    """It prevents other writers on the event topic and its probe topic, so waiting would change nothing."""
     cluster = FakeCluster()
     cluster.produce_error = ErrorCode.invalid_topic_exception
     with pytest.raises(LogMismatch) as refused:

@@ -1,7 +1,6 @@
 """The same frames through a sidecar, over sockets: those that it handles, and those that it relays to a broker.
 
-The broker is a standalone coordinator in a thread of its own. It decides about relayed frames: it answers, or closes
-the connection.
+The broker is a standalone coordinator in a thread of its own. It answers relayed frames, or closes the connection.
 """
 
 import asyncio
@@ -33,7 +32,7 @@ THROUGH = [
 
 
 async def play(frames: int, seed: int, report: Callable[[str], None]) -> Counter[str]:
-    """Play so many; returns what became of them. Raises BadOutcome."""
+    """Play this many; return the outcomes. Raises BadOutcome."""
     verdict, source = Verdict(), Frames(THROUGH, seed)
     async with sidecar() as relay:
         assert isinstance(relay.groups.listed, list)

@@ -1,6 +1,6 @@
 """Frames on connections of the standalone server, without sockets: each on its own connection, split anywhere.
 
-Behind it is a complete process with its log in memory, so everything that can be decoded reaches the rules.
+It has a complete process with its log in memory, so everything that can be decoded reaches the rules.
 """
 
 import asyncio
@@ -66,7 +66,7 @@ class Stage:
         self.server = Server(settings=ServerSettings(), service=self.service, apis=APIS, metrics=self.metrics)
 
     async def play(self, frame: Frame, pieces: tuple[bytes, ...], verdict: Verdict) -> None:
-        """One frame on a connection of its own."""
+        """Send one frame on its own connection."""
         before = Counter(self.metrics.protocol_errors)
         connection = self.server._new_connection()
         wire = Wire(connection)
@@ -108,7 +108,7 @@ class Stage:
 
 
 async def play(frames: int, seed: int, report: Callable[[str], None]) -> Counter[str]:
-    """Play so many; returns what became of them. Raises BadOutcome."""
+    """Play this many; return the outcomes. Raises BadOutcome."""
     verdict, random, source, stage = Verdict(), Random(seed), Frames(APIS.values(), seed), Stage()
     await stage.process.start()
     with no_errors_told(), longest_callback() as longest:
@@ -120,7 +120,7 @@ async def play(frames: int, seed: int, report: Callable[[str], None]) -> Counter
             if not (number + 1) % 50_000:
                 report(f"{number + 1} frames: {dict(verdict.outcomes)}")
     verdict.nobody_waited(longest)
-    await stage.lives()  # until then joins may wait for others, even those whose clients are gone
+    await stage.lives()  # until then joins may wait for others, even those with disconnected clients
     await verdict.nothing_is_left(
         ClientConnection,
         lambda: {

@@ -1,7 +1,7 @@
 """All interleavings of a small world, with the real rules: `decide`, `evolve`, `due` and `restore_soft_state`.
 
-    state.py        one state of the world: the group, its soft state, what each process knows, what is under way
-    world.py        one command: decided, checked, and what becomes of the state
+    state.py        one state of the world: the group, its soft state, what each process knows, what is in flight
+    world.py        one command: decided, checked, and the next state
     steps.py        the list of steps; a new feature is a new entry there
     scopes.py       which worlds are explored, and where the search begins
     key.py          states that differ only in names and offsets are the same

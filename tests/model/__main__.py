@@ -10,7 +10,7 @@ from tests.model.search import Report, Search
 
 
 def text_of(report: Report) -> str:
-    """The report for people."""
+    """Return the report as text."""
     rate = report.transitions / max(report.seconds, 0.001)
     whole = ", which is all there is" if report.is_all else ""
     size = f"{report.states} states, {report.transitions} transitions, complete to depth {report.depth}{whole}"

@@ -7,8 +7,8 @@
      there are any makes the older ones void (RB1).
   4. The generation never decreases, and grows by one only at the end of a join phase; states change only as S1
      allows; events are numbered without a gap.
-  5. No request waits for ever: if all fall silent, each parked one is answered within the longest rebalance timeout,
-     nothing happens again and again without end, and the group is empty in the end.
+  5. No request waits forever: if all fall silent, each parked one is answered within the longest rebalance timeout,
+     nothing repeats endlessly, and the group is empty in the end.
   6. Nothing is answered that is not in the log: each success names a member, a generation, a leader, an assignment
      as they are in the group that the events add up to.
   7. The projection of the events equals the live state.
@@ -24,7 +24,7 @@
  16. A dynamic member that did not rejoin is not in the next generation (RB6).
  17. A join phase, except its initial delay, ends as soon as all have joined and no id is pending (S15, RB3).
 
-Checked on every step: all but 5, the bytes of 7, and 11, which `silence.py` looks at.
+Checked on every step: all but 5, the bytes of 7, and 11, which `silence.py` checks.
 """
 
 import zlib

@@ -220,7 +220,7 @@ def _instance_without_member(state: State, instance: str) -> bytes:
 
 
 def _known_by(state: State, member_id: MemberId) -> bytes:
-    """Which dynamic processes take themselves for it, or asked to be it."""
+    """Return the dynamic processes that believe they have this member id, or have sent it."""
     return bytes((p.member_id == member_id) + 2 * (p.proposed == member_id) for p in state.processes if not p.is_static)
 
 

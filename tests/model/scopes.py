@@ -64,7 +64,7 @@ class Scope(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def ways(self) -> tuple[Way, ...]:
-        """Where the search begins."""
+        """The paths whose states the search begins in."""
         if not self.settings:
             return (*ORDINARY_WAYS[1:], (*ORDINARY_WAYS[0], *LATE))
         asks = (("asks", 0),)

@@ -25,7 +25,7 @@ SLICE = 500
 """The number of states that are expanded at once; several processes share a level in slices."""
 
 Taken = tuple[int, int, int]
-"""A step, who took it, and which of its resulting states this is: indexes into `STEPS`, `whos`, and `take`'s result."""
+"""A step, its subject, and which of its resulting states this is: indexes into `STEPS`, `whos`, and `take`'s result."""
 
 
 class Found(msgspec.Struct, frozen=True, kw_only=True):
@@ -37,7 +37,7 @@ class Found(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Report(msgspec.Struct, frozen=True, kw_only=True):
-    """`depth`: so many steps from the ordinary ways are explored completely; `is_all`: and there is nothing beyond.
+    """`depth`: all states up to this many steps from the usual paths are explored; `is_all`: there are no more states.
 
     `levels`: new states at each depth.
     """

@@ -66,7 +66,7 @@ def check_silence(world: World, state: State, *, to_the_end: bool = False) -> No
 
 
 def _waiting(soft: SoftState) -> list[MemberId]:
-    """The members whose requests are parked."""
+    """Return the members with parked requests."""
     if not (soft.parked_joins or soft.parked_syncs or soft.held_joins):
         return []
     return sorted(

@@ -14,7 +14,9 @@ from muster.events.state import NO_GENERATION, Group
 
 
 class Process(msgspec.Struct, frozen=True, kw_only=True):
-    """`is_static`: it takes one of the instance ids when it starts. `told`: the members, if it is to assign."""
+    """`is_static`: it takes one of the instance ids when it starts. `told`: the members that it has to assign, if it
+    leads.
+    """
 
     name: str
     is_static: bool
@@ -28,7 +30,7 @@ class Process(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_blank(self) -> bool:
-        """True if it knows nothing and has no request open, like one that was never started."""
+        """True if it knows nothing and has no open request, like a process that was never started."""
         return not self.member_id and not self.proposed and self.waiting is None
 
     def blank(self) -> "Process":

@@ -20,7 +20,7 @@ Words = Callable[[World, State, int], str]
 
 PROCESSES_OF_AN_INSTANCE = 2
 DYNAMIC_MEMBERS = 2
-"""A process that starts over and over would leave any number of members behind."""
+"""Limited, since a process that keeps starting over would leave any number of members behind."""
 
 DEADLINES = 6
 
@@ -46,7 +46,9 @@ def joins(world: World, state: State, who: int) -> tuple[State, ...]:
 
 
 def starts(world: World, state: State, who: int) -> tuple[State, ...]:
-    """Without a member id: for the first time, or over again; what it knew, and asked, is forgotten."""
+    """Join without a member id, for the first time or after starting over; the process forgets its member id and
+    requests.
+    """
     which, instance = divmod(who, 2)
     process = state.processes[which]
     if process.waiting is not None or not _may_start(state, which, instance):
@@ -79,9 +81,9 @@ def _dynamic_members(state: State) -> int:
 
 
 def sends_again(world: World, state: State, who: int) -> tuple[State, ...]:
-    """Repeat its join without a member id, whose response was not received, with the id that was proposed before.
+    """Repeat its join without a member id, whose response it did not receive, with the id that was proposed before.
 
-    No client was ever sent that id, so it may return even if another process replaced it and the rules no longer know
+    No client ever received that id, so it may return even if another process replaced it and the rules no longer know
     (`SoftState.replaced_members` is lost in a takeover). That is the only exception to invariant 2.
     """
     process = state.processes[who]

@@ -21,7 +21,7 @@ JOBS = 2
     "name", [pytest.param(name, marks=pytest.mark.slow if name == "new clients" else ()) for name in SCOPES]
 )
 def test_no_interleaving_breaks_an_invariant(name: str) -> None:
-    """Every state within some steps of a group's ordinary way is looked at, and nothing is wrong with any."""
+    """Every state within some steps of a group's usual path is checked, and none violates an invariant."""
     report = Search(SCOPES[name], jobs=JOBS).run(depth=DEPTHS[name])
     assert report.violation is None, text_of(report)
     assert report.depth == DEPTHS[name]
@@ -41,7 +41,7 @@ def test_broken_rules_are_found(name: str) -> None:
 
 
 def test_every_invariant_has_rules_that_break_it() -> None:
-    """No number of the list is left without a proof that it is looked at."""
+    """Each number of the list has broken rules that show that it is checked."""
     assert {number for number, _ in BROKEN.values()} == set(range(1, INVARIANTS + 1))
 
 

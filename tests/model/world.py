@@ -37,7 +37,9 @@ from tests.model.state import Open, Process, State
 
 GROUP_ID = GroupId("orders")
 WALL_MS = 1_700_000_000_000
-"""It never advances: the rules record it, and compare it only to see who joined first; here the lower member id did."""
+"""It never advances: the rules record it, and compare it only to see which member joined first; here the lower member
+id did.
+"""
 
 UNIT_MS = 10_000
 """Everything takes whole units. A static member's session outlasts a join phase, a dynamic one's does not."""
@@ -229,7 +231,7 @@ class World:
 def _without_repeated(
     open_: dict[int, Open], soft: SoftState, request_id: int | None, processes: list[Process]
 ) -> dict[int, Open]:
-    """The open requests without those whose member has sent its request again (J13, SG17)."""
+    """Return the open requests without those that their member has repeated (J13, SG17)."""
     parked = {caller.request_id for caller in (*soft.parked_joins.values(), *soft.parked_syncs.values())}
     parked.update(arrival.join.caller.request_id for arrival in soft.held_joins.values() if arrival.parked)
     if parked == open_.keys():
@@ -294,7 +296,7 @@ def _assignments(group: Group | None, process: Process) -> tuple[tuple[MemberId,
 
 
 def _member_of(command: AnyRequest) -> MemberId:
-    """The member of a request; for a join without a member id the one that it will be."""
+    """Return the member of a request; for a join without a member id, the id that it will get."""
     match command:
         case JoinGroup():
             return command.member_id or command.proposed_member_id

@@ -204,7 +204,7 @@ def _plans_and_what_came_of_them() -> list[StoredRecord]:
 
 
 def _grown() -> list[StoredRecord]:
-    """Topics that grew: one for which the group was asked to rebalance, and that is assigned; one that is not."""
+    """Topics that grew: one with a requested rebalance that is assigned by now, and one that is not assigned."""
     h, a, b = configured()
     report(h, orders=8)
     rejoin(h, a, b, partitions=8)
@@ -214,5 +214,5 @@ def _grown() -> list[StoredRecord]:
 
 
 def _plans_on_their_way() -> list[StoredRecord]:
-    """Settings, registrations, a retiring member, a learner, a standby, and one that is called: all as they are."""
+    """Settings, registrations, a retiring member, a learner, a standby, and a promoted standby, all pending."""
     return unfinished(group_id="unfinished").records

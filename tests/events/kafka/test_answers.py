@@ -55,7 +55,7 @@ def unexplained(address: BrokerAddress, error: Exception) -> LinkError:
 
 @asynccontextmanager
 async def asking() -> AsyncIterator[tuple[FakeBroker, Ask, Connections]]:
-    """A broker, and how it is asked something: on a connection that is open."""
+    """A broker, and a function that sends it requests on an open connection."""
     async with fake_broker() as broker:
         connections = Connections(NOT_SECURED, connect_timeout_ms=10_000, explain=unexplained)
         (address,) = read_servers(broker.address)
@@ -202,7 +202,7 @@ def lying_brokers(answer: bytes) -> bytes:
 async def test_an_unreadable_response_names_its_sender_and_request(
     request_of: Callable[[], Any], api_key: int, change: Callable[[bytes], bytes], told: str
 ) -> None:
-    """Its connection is closed, and the next question is asked on another one."""
+    """Its connection is closed, and the next request uses another one."""
     async with asking() as (broker, ask, _):
         broker.changed_answers[api_key] = change
         with pytest.raises(AnswerLost, match=f"{broker.address}: its answer to {told}"):
@@ -213,7 +213,7 @@ async def test_an_unreadable_response_names_its_sender_and_request(
 
 
 async def test_an_unidentified_server_is_sent_no_other_requests() -> None:
-    """Nothing was sent but the question whose broker it is."""
+    """Only the request for the broker's cluster was sent."""
     async with asking() as (broker, _, connections):
         broker.stop()
         connections.cluster_id = "fake"

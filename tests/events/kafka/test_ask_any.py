@@ -76,7 +76,7 @@ async def test_a_refusal_is_logged_while_another_server_responds(monkeypatch: py
 
 @story
 async def test_no_broker_is_always_the_first() -> None:
-    """One may lag behind, and would be believed each time."""
+    """A broker may lag behind, and would be believed each time."""
     link = Link({})
     link._view.brokers = dict(enumerate(link._bootstrap))
     assert {await link.ask_any(QUESTION) for _ in range(100)} == {"answer of 1", "answer of 2"}

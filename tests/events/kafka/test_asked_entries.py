@@ -1,4 +1,4 @@
-"""A response is about what its request asked for, once each, or it is refused."""
+"""A response must have each requested entry once, or it is refused."""
 
 from types import SimpleNamespace
 from typing import Any

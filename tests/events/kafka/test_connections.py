@@ -68,7 +68,7 @@ async def test_a_connection_counts_as_lost_when_the_broker_ends_it(ended_by: str
 
 @story
 async def test_an_unused_connection_is_not_a_lost_one() -> None:
-    """It breaks while it is asked of which cluster its broker is."""
+    """It breaks while its broker's cluster is looked up."""
     broker, lost = SimulatedBroker(1), list[None]()
     connections = Connections(
         NOT_SECURED, connect_timeout_ms=1_000, explain=unexplained, lost=lambda: lost.append(None)
@@ -88,7 +88,9 @@ async def test_an_unused_connection_is_not_a_lost_one() -> None:
 
 
 async def test_a_connection_from_before_the_cluster_was_known_is_checked_when_it_is() -> None:
-    """One of several addresses may lead to another cluster, and be connected to first. It is asked once."""
+    """One of several addresses may lead to another cluster, and be connected to first. Its cluster is looked up
+    once.
+    """
     async with fake_broker() as broker:
         connections = Connections(NOT_SECURED, connect_timeout_ms=10_000, explain=unexplained)
         (place,) = read_servers(broker.address)
@@ -282,7 +284,7 @@ async def test_a_connection_that_cannot_be_flushed_holds_up_no_end() -> None:
 
 @story
 async def test_closing_waits_for_what_is_being_sent() -> None:
-    """It may be the word that we leave; for as long as a broker that reads may take."""
+    """It may be our LeaveGroup; the wait lasts as long as a broker may take to read it."""
     broker = SimulatedBroker(1)
     (place,) = read_servers(broker.address)
     connections = Connections(NOT_SECURED, connect_timeout_ms=1_000, explain=unexplained)

@@ -1,4 +1,4 @@
-"""Requests that any of several brokers can answer: a silent one does not keep the next from being asked."""
+"""Requests that any of several brokers can answer: a silent one does not keep the next from being tried."""
 
 import asyncio
 

@@ -27,7 +27,7 @@ def described(names: list[str]) -> Any:
     ],
 )
 async def test_a_muster_is_recognized_by_a_group_config_that_no_broker_has(names: list[str], expected: bool) -> None:
-    """It alone is asked for, of a group."""
+    """Only that config is requested, for a group."""
 
     class Link(KafkaLink):
         async def ask_any(self, request: Any) -> Any:

@@ -73,7 +73,7 @@ def test_fields_unknown_to_kio_are_read_among_known_ones(partition: bytes, error
 
 
 def test_bytes_are_read_in_versions_with_and_without_tagged_fields() -> None:
-    """SyncGroup v3 and v4: the same assignment, whose length is written otherwise."""
+    """SyncGroup v3 and v4: the same assignment, with different encodings of its length."""
     for version, answer in ((3, bytes(6) + b"\x00\x00\x00\x02ab"), (4, bytes(6) + b"\x03ab" + b"\x00")):
         body, size = finished(reader_in_steps(load_response_schema(14, version))(answer, 0, Allowance(0)))
         assert (body.assignment, size) == (b"ab", len(answer))
@@ -142,7 +142,7 @@ def test_the_arrays_of_a_message_have_a_common_limit() -> None:
 
 
 def sync_group(assignments: int, assignment_bytes: int) -> tuple[bytes, int]:
-    """SyncGroup v5 whose assignments are all as long; also how many bytes one of them takes."""
+    """Return a SyncGroup v5 with assignments of one length; and the number of bytes of one of them."""
     item = bytearray(b"\x02m")
     write_uvarint(item, assignment_bytes + 1)
     item += bytes(assignment_bytes) + b"\x00"
@@ -153,7 +153,7 @@ def sync_group(assignments: int, assignment_bytes: int) -> tuple[bytes, int]:
 
 
 def test_long_bytes_are_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """They have no bound of their own, as strings have: an assignment may have megabytes."""
+    """They have no limit like that of strings: an assignment may have megabytes."""
     request, _ = sync_group(assignments=1, assignment_bytes=STRING_BYTES_MAX + 1)
     form = load_request_schema(14, 5)
 
@@ -171,7 +171,7 @@ UNKNOWN_FIELD = b"\x01\x2a\x02hi"
 
 
 def test_a_long_field_beside_one_that_is_not_known_is_read() -> None:
-    """Then it is read field by field: a request's bytes have no limit of their own, nor has an answer's string."""
+    """Then it is read field by field: neither a request's bytes nor a response's strings have their own limit."""
     long = STRING_BYTES_MAX + 1
     request, _ = sync_group(assignments=1, assignment_bytes=long)
     assert request.endswith(bytes(2))

@@ -81,7 +81,7 @@ def test_the_principal_that_brokers_see_is_shown() -> None:
 
 
 def test_no_form_of_it_shows_the_password() -> None:
-    """Neither Python's, nor that of rich, which asks msgspec for the fields."""
+    """Neither Python's repr, nor that of rich, which gets the fields from msgspec."""
     security = kafka_security(SCRAM, "here")
     assert SECRET not in f"{security} {security!r} {pretty_repr(security)}"
 
@@ -101,7 +101,7 @@ def test_tls_checks_the_broker_by_the_authority_that_was_named(authority: Author
 
 
 def test_a_certificate_is_presented_with_its_key(authority: Authority, issued: Issued) -> None:
-    """In files of their own, in one file, or with a key that is encrypted."""
+    """In separate files, in one file, or with an encrypted key."""
     certificate = {"security.protocol": "SSL", "ssl.certificate.location": str(issued.certificate)}
     assert kafka_security(certificate | {"ssl.key.location": str(issued.key)}, "here").presents_certificate
     assert kafka_security(certificate | {"ssl.certificate.location": str(issued.both)}, "here").presents_certificate
@@ -166,7 +166,7 @@ def test_unusable_settings_are_named(properties: dict[str, str], said: str) -> N
 
 
 def test_files_that_do_not_belong_together_are_named(authority: Authority, issued: Issued, tmp_path: Path) -> None:
-    """Both of them; and a file whose content is torn."""
+    """Both of them; and a file with truncated content."""
     other = authority.issue("other")
     properties = {"security.protocol": "SSL", "ssl.certificate.location": str(issued.certificate)}
     text = refused(properties | {"ssl.key.location": str(other.key)})

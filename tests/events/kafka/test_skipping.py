@@ -60,7 +60,7 @@ def test_fields_end_where_kio_has_ended_them(entity: Any) -> None:
      (14, 5), (15, 4), (15, 5), (19, 4), (19, 7), (32, 3), (32, 4), (44, 0), (44, 1)],
 )  # fmt: skip
 def test_each_array_of_a_request_ends_where_its_last_entry_does(api_key: int, version: int) -> None:
-    """With none, one and several entries, in one that is around it or alone."""
+    """With none, one and several entries, within another array or alone."""
     entity: Any = load_request_schema(api_key, version)
     for path in arrays_of(entity):
         for entries in (0, 1, 3, 130):

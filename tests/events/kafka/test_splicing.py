@@ -74,7 +74,7 @@ def test_items_within_items_are_changed(partitions: int) -> None:
 
 @pytest.mark.parametrize(("brokers", "topics"), [(0, 101), (101, 0), (64, 64), (64, 3)])
 def test_many_items_are_gone_through_in_steps(brokers: int, topics: int) -> None:
-    """No step is many of them, and all count, whether they are only passed by or looked at."""
+    """No step has many of them, and all are counted, whether they are skipped or examined."""
     broker = bytes(4) + b"\x02h" + bytes(4) + b"\x00" + b"\x00"
     listed = bytes([brokers + 1]) + broker * brokers + b"\x02c" + bytes(4) + bytes([topics + 1])
     answer = bytes(4) + listed + topic(9, b"orders") * topics + bytes(4) + b"\x00"

@@ -100,7 +100,7 @@ def by_id(topic_id: UUID | None) -> Any:
 
 
 def fetched(version: int, records: bytes | None) -> Any:
-    """An answer with a partition that has these records, which may be null, as the array before them is."""
+    """Return a response with a partition that has these records, which may be null, like the array before them."""
     response: Any = load_response_schema(FETCH, version)
     topic: Any = entry_of(response, "responses")
     partition: Any = entry_of(topic, "partitions")
@@ -168,7 +168,7 @@ def test_a_long_answer_comes_in_chunks() -> None:
 
 
 class FullRoom:
-    """Memory of which there is none at first: `asked` is how much an answer has, each time it asks for room."""
+    """Memory that is full at first: `asked` has the size of the response at each request for memory."""
 
     def __init__(self) -> None:
         self.asked: list[int] = []
@@ -210,7 +210,7 @@ def test_room_is_waited_for_before_a_long_entry_is_in_memory(metadata: int, assi
 
 
 def test_a_field_that_is_left_out_has_its_default() -> None:
-    """In entries and around them; one that has none is missed."""
+    """In entries and around them; a field without a default is missed."""
     entity = joined(9, 2)
     values = as_values(entity)
     assert values.pop("skip_assignment") is False
@@ -254,7 +254,7 @@ def test_the_longest_string_of_an_old_version_is_written(version: int) -> None:
 
 @pytest.mark.parametrize(("less", "is_too_large"), [(0, False), (1, True)])
 def test_an_answer_may_be_as_long_as_its_limit(less: int, is_too_large: bool) -> None:
-    """It is looked at when a chunk is full."""
+    """The limit is checked when a chunk is full."""
     output = Output(answer_bytes_max=CHUNK_BYTES - less)
     output.chunk += bytes(CHUNK_BYTES - 1)
     assert list(output.cut()) == []

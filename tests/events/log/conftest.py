@@ -11,5 +11,5 @@ pytest.register_assert_rewrite(
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
-    """Where a log in a file is made; there is nothing yet."""
+    """The path for a log in a file, which does not exist yet."""
     return tmp_path / "muster.db"

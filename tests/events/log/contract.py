@@ -4,8 +4,8 @@
         @pytest.fixture
         def storage(self) -> MemoryLogStorage: ...
 
-An implementation brings its `LogStorage` (storage.py). Each test has a storage of its own, with two partitions or
-more. The tests themselves are in `contract_reading.py` and `contract_writing.py`; here is what they are given.
+An implementation brings its `LogStorage` (storage.py). Each test has its own storage, with two partitions or
+more. The tests themselves are in `contract_reading.py` and `contract_writing.py`; this module has their fixtures.
 """
 
 from collections.abc import AsyncIterator

@@ -33,7 +33,7 @@ class ReadingContract:
         assert re.fullmatch(r"[A-Za-z0-9._-]{8,200}", log.identity)
 
     async def test_the_storage_of_a_partition_can_be_described(self, log: EventLog) -> None:
-        """In words for people."""
+        """As text."""
         assert all(log.stored_by(partition) for partition in range(log.partitions))
 
     async def test_a_partition_has_an_owners_record_once_one_was_appended(
@@ -227,7 +227,7 @@ class ReadingContract:
         assert await read_all(log, start=4, end=2) == []
 
     async def test_records_appended_during_a_read_are_not_part_of_it(self, log: EventLog, writer: LogWriter) -> None:
-        """Reading ends where the log ended when it was asked for, so that it ends at all."""
+        """Reading ends at the end of the log as of its start, so that it ends at all."""
         before = [transition(f"before-{number}", records=50) for number in range(100)]
         await writer.append(before)
         reading = log.read(0)

@@ -84,7 +84,7 @@ class WritingContract:
         assert all(before < after for before, after in pairwise(epochs))
 
     async def test_epochs_grow_across_reopening(self, storage: LogStorage) -> None:
-        """An epoch is never given out a second time."""
+        """An epoch is never reused."""
         epochs = []
         for _ in range(3):
             log = storage.make_log()

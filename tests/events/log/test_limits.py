@@ -74,7 +74,7 @@ def test_the_limits_of_requests_to_brokers_lie_inside_each_other() -> None:
 
 
 def test_a_disk_that_does_not_respond_is_reported_to_the_metrics_before_any_waiter() -> None:
-    """Other programs' locks are no reason; an append to a file is given up as one to a topic is."""
+    """Other programs' locks are not a reason; an append to a file times out like one to a topic."""
     assert open_.BUSY_TIMEOUT_S < file.SLOW_DISK_S < file.CALL_TIMEOUT_S
     assert Timeouts().delivery_timeout_ms == file.CALL_TIMEOUT_S * 1000
     assert file.FILE_CLOSE_TIMEOUT_S <= 10

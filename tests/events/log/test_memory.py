@@ -123,7 +123,7 @@ async def test_a_writer_deposed_while_its_acknowledgement_is_withheld_was_stored
 
 
 async def test_signs_of_life_that_are_refused_are_neither_left_nor_read(log: MemoryEventLog) -> None:
-    """The last one that was left stays."""
+    """The last sign that was written remains."""
     first, second = (SignOfLife(owner=owner, wall_ms=1) for owner in ("first", "second"))
     await log.leave_sign_of_life(first, timeout_ms=1_000)
     log.refuse_signs_of_life()
@@ -135,7 +135,7 @@ async def test_signs_of_life_that_are_refused_are_neither_left_nor_read(log: Mem
 
 
 async def test_records_are_stamped_by_the_clock_that_was_given(log: MemoryEventLog) -> None:
-    """A simulation has a clock of its own."""
+    """A simulation has its own clock."""
     await (await log.claim(0)).append([transition("a")])
 
     assert {stored.timestamp_ms for stored in await read_all(log)} == {1_000}

@@ -26,7 +26,7 @@ from tests.events.log.transitions import read_all, records_of, transition
     ],
 )
 async def test_a_url_names_a_log(url: str, location: str) -> None:
-    """Nothing is opened, nothing made, before it is asked for."""
+    """Nothing is opened or created before it is used."""
     assert open_log(url).location == location
 
 
@@ -116,7 +116,7 @@ def content_of(folder: Path) -> set[str]:
 
 
 async def test_a_log_in_memory_has_the_requested_partitions() -> None:
-    """And some when none are asked for."""
+    """And a default number if none is requested."""
     assert open_log("memory:", partitions=3).partitions == 3
     assert open_log("memory:").partitions >= 2
 

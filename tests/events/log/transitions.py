@@ -13,7 +13,7 @@ def record(key: str, value: str | None = "value") -> Record:
 
 
 def transition(name: str, *, records: int = 2) -> Transition:
-    """Records whose values contain the number of their transition, their own number in it, and its size."""
+    """Return records whose values contain the number of their transition, their number in it, and its size."""
     return tuple(record(f"{name}-{index}", f"{name} {index} {records}") for index in range(records))
 
 

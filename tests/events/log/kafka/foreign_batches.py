@@ -56,12 +56,12 @@ def with_records(batch: bytes, records: bytes, attributes: int) -> bytes:
 
 
 def bomb(base_offset: int, unpacked_bytes: int) -> bytes:
-    """A few KiB of zstd that unpack to so many bytes."""
+    """Return a few KiB of zstd that unpack to this many bytes."""
     packed = bytes(cramjam.zstd.compress(b"\x00" * 2**24)) * (unpacked_bytes // 2**24)
     return with_records(batch([Record(b"a", b"1")], base_offset=base_offset), packed, ZSTD)
 
 
 def of_an_old_format(base_offset: int) -> bytes:
-    """A message set of format 1, in which each message is an entry of its own."""
+    """Return a message set of format 1, in which each message is a separate entry."""
     message = b"\x00" * 4 + b"\x01" + b"\x00" * 40
     return base_offset.to_bytes(8, "big") + len(message).to_bytes(4, "big") + message

@@ -1,4 +1,4 @@
-"""A link to the leader of one partition whose batches a test has made, without a broker."""
+"""A link to the leader of one partition with batches made by a test, without a broker."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -29,9 +29,9 @@ class StoredPartition(KafkaLink):
         super().__init__([], NOT_SECURED, Timeouts())
         self.end = end
         self.fetched: list[int] = []
-        """The offsets that were asked for."""
+        """The requested offsets."""
         self.fetch_errors: list[ErrorCode] = []
-        """The answers to the next fetches, before all is well."""
+        """The errors of the next fetches, before they succeed."""
         self._batches: Sequence[tuple[int, bytes]] = batches
         self._start = start
 

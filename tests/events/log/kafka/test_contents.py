@@ -1,4 +1,4 @@
-"""Finding out whose records an existing topic has."""
+"""Finding out which program wrote the records of an existing topic."""
 
 from collections.abc import AsyncIterator
 from typing import Any
@@ -79,7 +79,7 @@ async def test_an_empty_topic_belongs_to_no_log() -> None:
 
 @pytest.mark.parametrize("batch", [unmarked(b"user-17"), unmarked(b""), unmarked(b"user-17", codec=_GZIP)])
 async def test_foreign_records_belong_to_another_program(batch: bytes) -> None:
-    """Whatever they are compressed with, and also beside empty partitions."""
+    """With any compression, and also beside empty partitions."""
     assert await found(b"", batch, b"") is Contents.FOREIGN
 
 
@@ -113,7 +113,7 @@ async def keys_of_offsets() -> AsyncIterator[bytes]:
 
 
 async def test_offsets_are_recognized_by_their_keys_too() -> None:
-    """They are in a topic of their own, which is opened in the same way."""
+    """They are in a separate topic, which is opened in the same way."""
     keys = [key async for key in keys_of_offsets()]
     assert len(keys) == 2
     for key in keys:

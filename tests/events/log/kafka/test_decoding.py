@@ -145,7 +145,7 @@ def test_the_next_read_begins_behind_what_was_read(last: bytes) -> None:
 @pytest.mark.parametrize(("start", "end"), [(0, 6), (0, 2), (1, 5), (2, 3), (3, 3), (4, 6)])
 @pytest.mark.parametrize("codec", [0, foreign.ZSTD])
 def test_the_records_between_two_offsets_are_returned_from_whole_batches(start: int, end: int, codec: int) -> None:
-    """A broker sends batches, and a reader that continues starts in the middle of one, whoever wrote it."""
+    """A broker sends batches, and a reader that continues starts in the middle of one, for any writer."""
     three = [Record(bytes([each]), b"1") for each in range(3)]
     foreign_records = foreign.batch(three, base_offset=3, codec=codec)
     pieces = decode_batches(ours(three, 0) + foreign_records, 0, start=start, end=end, marks=Marks(since=0))
@@ -155,7 +155,7 @@ def test_the_records_between_two_offsets_are_returned_from_whole_batches(start: 
 
 
 def test_a_bomb_is_not_unpacked() -> None:
-    """A few KiB that claim to be 2 GiB take no more than the limit."""
+    """A few KiB that claim to be 2 GiB take no more memory than the limit."""
     small = foreign.bomb(1, 2 * 1024 * MIB)
     assert len(small) < MIB // 4
     tracemalloc.start()
@@ -420,14 +420,14 @@ def read_all(fetched: bytes, marks: Marks) -> list[StoredRecord]:
 
 
 def test_a_replayed_owners_record_is_foreign() -> None:
-    """Its batch has another producer than its mark names; the owner's own has the one that it names."""
+    """Its batch has another producer than its mark names; the owner's own batch has the named one."""
     marks = Marks(since=0, native_from=0, home="here")
     assert foreign_among(ours(ONE, 0), played_again(1), ours(ONE, 2), marks=marks) == [False, True, False]
 
 
 @pytest.mark.parametrize("mark", [b"3 here 7", b"3 here", b"3"], ids=["restored", "of an earlier version", "a level"])
 def test_before_the_first_native_record_every_mark_is_believed(mark: bytes) -> None:
-    """A topic that was restored, or one whose marks named no producer, is read, and gone on with."""
+    """A restored topic, or one whose marks named no producer, is read and continued."""
     marks = Marks(since=0, native_from=1, home="here")
     assert foreign_among(played_again(0, mark=mark), ours(ONE, 1), marks=marks) == [False, False]
     assert foreign_among(played_again(2, mark=mark), marks=marks) == [True]

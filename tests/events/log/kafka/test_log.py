@@ -42,7 +42,7 @@ class Cluster(StoredBatches):
         return answer(topic(*((1, 0) for _ in self._batches)) if has_it else MISSING)
 
     async def follow(self, topics: Iterable[str]) -> None:
-        """The leader is the one that is asked."""
+        """Send it to the leader."""
 
 
 def reading(cluster: Cluster) -> KafkaEventLog:

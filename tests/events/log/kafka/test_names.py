@@ -1,4 +1,4 @@
-"""The names of a log in Kafka: whose transactional ids are those of owners."""
+"""The names that a log uses in Kafka, and the recognition of owners' transactional ids."""
 
 import pytest
 

@@ -53,7 +53,9 @@ def test_foreign_notes_are_ignored(noted: bytes) -> None:
 
 
 async def test_a_copy_on_another_cluster_is_refused() -> None:
-    """Both clusters are named, and what the copy is good for; every partition is asked, and only asked."""
+    """The error names both clusters and the permitted uses of the copy; every partition is queried, and nothing is
+    written.
+    """
     link = TwoPartitions(Origin(cluster_id="there", format_level=1).encode())
     with pytest.raises(LogMismatch) as mismatch:
         await check_origin(link, TOPIC, 2, OURS, timeout_ms=1_000)
@@ -94,7 +96,7 @@ async def test_our_own_topic_is_taken(noted: bytes, partitions: int | None) -> N
 
 
 class EachItsOwner(TwoPartitions):
-    """The leader of several partitions, each with an owner of its own; None: the partition is empty."""
+    """The leader of several partitions, each with its own owner; None: the partition is empty."""
 
     def __init__(self, *owners: TwoPartitions | None) -> None:
         super().__init__(b"")
@@ -133,6 +135,6 @@ async def test_a_copy_is_known_by_any_of_its_partitions() -> None:
 
 
 def test_brokers_without_a_cluster_id_are_not_compared() -> None:
-    """Neither then nor now."""
+    """Neither when the log was created nor later."""
     refuse_another(origin_of(None), OURS, topic=TOPIC)
     refuse_another(OURS, origin_of(None), topic=TOPIC)

@@ -257,7 +257,7 @@ async def test_a_repeated_append_appends_nothing_and_reports_a_deposed_writer() 
 
 @story
 async def test_durable_records_are_on_all_in_sync_replicas() -> None:
-    """An append, and one that is sent again: the leader alone may lose it with its disk."""
+    """For an append and for its repetition: the leader alone may lose it with its disk."""
     cluster = FakeCluster()
     log = KafkaEventLog(cluster.bootstrap, "events", partitions=1)
     await log.open()

@@ -1,4 +1,4 @@
-"""Records byte by byte, whoever wrote them: the input for copies of a topic."""
+"""Records of any writer, byte for byte: the input for copies of a topic."""
 
 import pytest
 
@@ -46,7 +46,7 @@ def test_records_outside_the_offsets_and_marks_of_transactions_are_left_out() ->
 
 
 def test_an_unreadable_batch_stops_reading_unless_it_is_foreign() -> None:
-    """Where owners mark, what cannot be unpacked is no owner's."""
+    """Where owners mark their records, a batch that cannot be unpacked is not an owner's."""
     broken = bomb(2, 2**29)
     with pytest.raises(BrokenBatch, match="offset 2"):
         raw(owners_batch() + broken)

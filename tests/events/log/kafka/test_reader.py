@@ -1,4 +1,4 @@
-"""Reading a partition whose leader's responses the test chooses: gaps, refusals, and the order of looking into it."""
+"""Reading a partition with scripted responses of its leader: gaps, refusals, and the order of searching it."""
 
 from dataclasses import replace
 from datetime import timedelta
@@ -62,7 +62,7 @@ async def test_records_before_a_broken_batch_are_returned_first() -> None:
 
 
 async def test_a_permanently_refused_fetch_is_not_retried() -> None:
-    """Nor taken for an empty partition; the right is named."""
+    """Nor taken for an empty partition; the error names the missing permission."""
     link = StoredPartition(batch(0), end=1)
     link.fetch_errors = [ErrorCode.topic_authorization_failed]
     with pytest.raises(LogDenied, match="Allow READ on TOPIC events"):
@@ -87,7 +87,7 @@ async def test_an_offset_beyond_the_end_is_not_the_front() -> None:
 
 
 async def test_the_newest_records_are_looked_into_first() -> None:
-    """They nearly always show whose topic it is; then some earlier ones, then the oldest."""
+    """They nearly always show which log the topic belongs to; then some earlier ones follow, then the oldest."""
     link = StoredPartition(batch(0), batch(999), end=1_000)
     assert [len(each) > 0 async for each in sample_batches(link, "events", 0, timeout_ms=50)] == [True, True, True]
     assert link.fetched == [999, 500, 0]
@@ -191,7 +191,7 @@ class ManyPartitions(KafkaLink):
 
 
 async def test_finding_the_start_of_a_thousand_partitions_takes_a_request_per_broker() -> None:
-    """Not one after another, each on a connection of its own."""
+    """The requests are not sent one after another, each on its own connection."""
     link = ManyPartitions()
     assert await begin_offsets(link, "events", range(1_000), timeout_ms=50) == {each: each for each in range(1_000)}
     assert sorted(link.asked) == [(0, "ends", 500), (1, "ends", 500)]

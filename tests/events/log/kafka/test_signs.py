@@ -54,7 +54,7 @@ async def test_a_sign_of_life_is_an_owners_record_without_an_epoch() -> None:
 
 @story
 async def test_the_last_sign_of_each_owner_is_what_another_process_reads() -> None:
-    """They are beside the events, in the topic of the fencing probe."""
+    """They are in the topic of the fencing probe, not among the events."""
     cluster = FakeCluster()
     logs = [KafkaEventLog(cluster.bootstrap, "events", partitions=1) for _ in range(2)]
     for log in logs:

@@ -1,4 +1,4 @@
-"""Finding and making the event topic, and the configs that are asked for: a cluster of which a test knows all."""
+"""Finding and creating the event topic, and reading its configs, on a scripted cluster."""
 
 from collections.abc import Mapping
 from datetime import timedelta

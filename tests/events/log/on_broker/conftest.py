@@ -1,4 +1,4 @@
-"""A topic of each test's own on the shared broker, logs on it, and an operator's client beside them."""
+"""A topic for each test on the shared broker, logs on it, and an operator's client."""
 
 from collections.abc import AsyncIterator
 from typing import Any

@@ -1,4 +1,4 @@
-"""A Kafka log behind a proxy, on a topic of the test's own; shared by several modules of these tests."""
+"""A Kafka log behind a proxy, on the test's topic; shared by several modules of these tests."""
 
 import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -13,7 +13,7 @@ from tests.events.log.kafka_proxy import BrokerProxy
 
 
 class ProxiedKafkaEventLog(KafkaEventLog):
-    """A Kafka log whose every connection goes through a proxy of its own."""
+    """A Kafka log whose connections each go through their own proxy."""
 
     def __init__(self, broker: Broker, topic: str, **settings: Any) -> None:
         self.proxy = BrokerProxy(broker.bootstrap)

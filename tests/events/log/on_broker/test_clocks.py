@@ -1,4 +1,4 @@
-"""An owner whose clock is off, on a real broker."""
+"""An owner with a wrong clock, on a real broker."""
 
 import pytest
 from aiokafka.admin import AIOKafkaAdminClient

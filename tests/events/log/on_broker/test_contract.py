@@ -19,7 +19,7 @@ pytestmark = pytest.mark.broker
 
 class KafkaFaults:
     def lose_next_acknowledgement(self, log: EventLog) -> None:
-        """And those of every repetition, until the writer gives up."""
+        """And those of every repetition, until the writer times out."""
         assert isinstance(log, ProxiedKafkaEventLog)
         log.proxy.lose_answers(ApiKey.PRODUCE, math.inf)
 

@@ -21,7 +21,7 @@ pytestmark = pytest.mark.broker
 
 
 async def compacted(log: EventLog, *, records_max: int) -> list[StoredRecord]:
-    """Return the log once compaction has left no more than that; it runs at the broker's discretion."""
+    """Return the log once compaction has left no more than that; the broker decides when compaction runs."""
     async with asyncio.timeout(120):
         while len(stored := await read_all(log)) > records_max:  # noqa: ASYNC110
             await asyncio.sleep(0.1)

@@ -63,7 +63,7 @@ async def test_an_owner_notes_the_cluster_and_finds_its_own_note_again(
 async def test_a_topic_of_another_cluster_or_of_a_newer_version_is_refused_untouched(
     kafka_broker: Broker, admin: AIOKafkaAdminClient, topic: str, origin: Origin, said: str
 ) -> None:
-    """Nothing is written or claimed there, no topic is made beside it; and it can be read."""
+    """Nothing is written or claimed in it, and no other topic is created; it can still be read."""
     await create_topic(admin, topic, {})
     await mirrored(kafka_broker, topic, origin)
     with pytest.raises((LogMismatch, LogTooNew), match=f"topic {topic} {said}"):
@@ -99,7 +99,7 @@ async def write_application_records(broker: Broker, topic: str) -> None:
 async def test_a_topic_of_another_program_is_left_unchanged(
     kafka_broker: Broker, admin: AIOKafkaAdminClient, topic: str, read_only: bool
 ) -> None:
-    """With settings that would do, too: nothing is written there, no topic is made beside it, and it is not read."""
+    """Even if its settings would be valid: nothing is written to it, no other topic is created, and it is not read."""
     await create_topic(admin, topic, {})
     await write_application_records(kafka_broker, topic)
     log = KafkaEventLog([kafka_broker.bootstrap], topic, read_only=read_only)

@@ -63,7 +63,7 @@ class TestFence:
         assert len(await read_all(log)) == ours + len(transition("fence"))
 
     async def test_a_batch_is_repeated_while_newer_ones_are_appended(self, log: ProxiedKafkaEventLog) -> None:
-        """One that follows more batches than the broker remembers shows nothing, and harms nothing."""
+        """A repetition that follows more batches than the broker remembers shows nothing, and changes nothing."""
         writer = await log.claim(0)
         assert isinstance(writer, KafkaWriter)
         await writer.append([transition("first")])
@@ -107,7 +107,7 @@ class TestFence:
         assert longest.seconds < HELD_S_MAX, longest
 
     async def test_a_cluster_without_the_fence_is_refused(self, kafka_broker: Broker, topic: str) -> None:
-        """Opening tries whether a stale epoch is refused; here the answer to it is forged."""
+        """Opening tests whether a stale epoch is refused; here the response is forged."""
         log = ProxiedKafkaEventLog(kafka_broker, topic, partitions=1)
         log.proxy.forge_errors(ApiKey.PRODUCE, 0, 0)
 
@@ -189,7 +189,7 @@ class TestLostAnswers:
 
     @pytest.mark.parametrize("error", [ErrorCode.invalid_producer_epoch, ErrorCode.producer_fenced])
     async def test_a_fenced_writer_is_deposed_at_once(self, log: ProxiedKafkaEventLog, error: ErrorCode) -> None:
-        """It is not asked a second time."""
+        """No second request is sent."""
         writer = await log.claim(0)
         log.proxy.forge_errors(ApiKey.PRODUCE, error.value)
         appends_before = log.proxy.requests.count(ApiKey.PRODUCE)
@@ -225,7 +225,7 @@ class TestLostAnswers:
         assert records_of(await read_all(log)) == list(transition("a"))
 
     async def test_a_writer_with_a_cancelled_append_stops_appending(self, log: ProxiedKafkaEventLog) -> None:
-        """Its next batch would have the sequence of one that may be there, and be taken for it."""
+        """Its next batch would have the sequence number of one that may be stored, and be taken for it."""
         writer = await log.claim(0)
         log.proxy.lose_answers(ApiKey.PRODUCE, math.inf)
         appends_before = log.proxy.requests.count(ApiKey.PRODUCE)

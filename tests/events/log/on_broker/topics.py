@@ -1,4 +1,4 @@
-"""Topics as an operator makes and changes them, beside the log and through another client."""
+"""Creates and changes topics like an operator, through another client than the log."""
 
 from collections.abc import Mapping
 

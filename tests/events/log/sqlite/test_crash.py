@@ -17,7 +17,7 @@ ROOT = Path(__file__).parents[4]
 
 
 def append_until_killed(path: Path, name: str, appends: int) -> int:
-    """Run a writer, and kill it as soon as it has reported so many appends; return the number reported."""
+    """Run a writer, and kill it once it has reported this many appends; return the number reported."""
     writer = subprocess.Popen(
         [sys.executable, "-m", "tests.events.log.sqlite.kill_9_writer", str(path), name],
         stdout=subprocess.PIPE,

@@ -125,7 +125,7 @@ class TestOpening:
 
     @pytest.mark.parametrize("read_only", [False, True])
     async def test_a_foreign_database_is_left_unchanged(self, path: Path, read_only: bool) -> None:
-        """Not even its journal mode is changed, and nothing is made beside it, whatever its journal mode is."""
+        """Not even its journal mode is changed, and no file is created beside it, in any journal mode."""
         change(path, "CREATE TABLE customers (name)")
         for mode in ("delete", "wal"):
             change(path, f"PRAGMA journal_mode = {mode}")
@@ -257,7 +257,7 @@ class TestTheLock:
     async def test_a_second_writing_process_learns_which_one_has_the_file(
         self, log: SqliteEventLog, path: Path
     ) -> None:
-        """It gives up before it has changed anything: the first continues."""
+        """It fails before it has changed anything, and the first continues."""
         writer = await log.claim(0)
 
         message = await mismatch_of(SqliteEventLog(path))
@@ -276,7 +276,7 @@ class TestTheLock:
         await reader.close()
 
     async def test_a_file_with_a_second_name_is_refused_by_either(self, log: SqliteEventLog, path: Path) -> None:
-        """A hard link would have a lock and a write-ahead log of its own."""
+        """A hard link would have its own lock and write-ahead log."""
         other = path.with_name("other.db")
         os.link(path, other)
         with pytest.raises(LogMismatch, match="has another name, a hard link"):
@@ -320,7 +320,9 @@ asyncio.run(main())
 """
 
     async def read_as_another_user(self, path: Path) -> str:
-        """Read as a process that may write neither the file nor its folder: the number of records, or the error."""
+        """Read as a process that may write neither the file nor its folder; return the number of records, or
+        the error.
+        """
         modes = {file: file.stat().st_mode for file in (path.parent, *path.parent.iterdir())}
         for file in modes:
             file.chmod(0o555 if file.is_dir() else 0o444)
@@ -335,7 +337,7 @@ asyncio.run(main())
         return reading.stdout.strip()
 
     async def test_a_live_log_can_be_read(self, path: Path) -> None:
-        """The writer's own files beside the log are used as they are."""
+        """The writer's files beside the log are used unchanged."""
         log = SqliteEventLog(path)
         await log.open()
         await (await log.claim(0)).append([transition("a", records=7)])

@@ -44,7 +44,7 @@ asyncio.run(main())
 
 @pytest.fixture
 async def path() -> AsyncIterator[Path]:
-    """A log in a folder that others may enter, and whose writer was killed, so that its other files are there."""
+    """The path of a log in a folder that others may enter, with the other files of a writer that was killed."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name) / "log"
         folder.mkdir()
@@ -65,7 +65,7 @@ def set_mode(file: Path, mode: int) -> None:
 
 
 async def tried(path: Path, how: str = "writes") -> str:
-    """The messages that another user gets; without root the current user, to whom the modes apply, too."""
+    """Return the messages that another user gets; without root, the current user, to whom the modes apply, too."""
     trying = await asyncio.to_thread(
         subprocess.run, [sys.executable, "-c", TRY, str(path), how, str(NOBODY)],
         capture_output=True, text=True, timeout=120, check=False, cwd=Path(__file__).parents[4],
@@ -97,7 +97,7 @@ def refused(path: Path, done: str, culprits: str) -> str:
 
 
 async def test_an_unwritable_file_is_refused_with_its_owner(path: Path) -> None:
-    """With each file beside it that has the same problem; a reader needs no such right."""
+    """With each file beside it that has the same problem; a reader does not need write permission."""
     beside = [path.with_name(path.name + suffix) for suffix in ("-wal", "-shm", ".lock")]
     for file in (path, *beside):
         set_mode(file, 0o444)
@@ -138,7 +138,7 @@ async def test_an_unreadable_file_is_refused_with_its_owner(path: Path) -> None:
 
 @pytest.mark.parametrize("suffix", ["-wal", "-shm"])
 async def test_a_file_beside_it_that_cannot_be_read_is_refused_by_its_name(path: Path, suffix: str) -> None:
-    """It used to be reported as not closed cleanly, whoever had it open."""
+    """It used to be reported as not closed cleanly, even while it was open."""
     set_mode(path, 0o444)
     beside = path.with_name(path.name + suffix)
     set_mode(beside, 0o600 if os.geteuid() == 0 else 0o200)
@@ -148,7 +148,9 @@ async def test_a_file_beside_it_that_cannot_be_read_is_refused_by_its_name(path:
 
 
 def test_each_file_that_is_to_blame_has_its_words(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The file itself is "it", and another has its name; asked of a machine that refuses everything but the folders."""
+    """The file itself is "it", and others have their names; tested on a machine that refuses everything but the
+    folders.
+    """
     beside = [path.with_name(path.name + suffix) for suffix in ("-wal", "-shm")]
     for file in (path, *beside):
         set_mode(file, 0o644)
@@ -177,7 +179,7 @@ async def test_unneeded_files_beside_it_may_have_any_owner(path: Path) -> None:
 
 
 async def test_a_folder_is_reported_as_such_and_its_parent_is_not_blamed(path: Path) -> None:
-    """Though nothing could be made beside it."""
+    """Even though nothing could be created beside it."""
     inner = path.parent / "inner"
     inner.mkdir()
     set_mode(path.parent, 0o555)
@@ -210,7 +212,7 @@ async def test_a_path_that_is_not_a_regular_file_is_refused_by_its_name_and_kind
 
 @pytest.mark.parametrize("writes", [True, False])
 def test_each_kind_of_special_file_has_its_word(path: Path, writes: bool) -> None:
-    """In the log's own place it is "it", whatever link leads there; beside it it has its name."""
+    """At the log's path it is "it", whatever link leads there; beside the log it has its name."""
     folder, kinds = path.parent, {"pipe": "a named pipe", "socket": "a socket", "null": "a device"}
     os.mkfifo(folder / "pipe")
     with socket.socket(socket.AF_UNIX) as listening:

@@ -57,7 +57,7 @@ async def test_a_long_damage_is_passed_in_ever_longer_steps() -> None:
 
 
 async def made(path: Path, *, audit_window_ms: int | None = None) -> SqliteEventLog:
-    """A log with so many records, of two keys, open for writing."""
+    """Return a log with this many records, of two keys, open for writing."""
     log = SqliteEventLog(path, partitions=1, audit_window_ms=audit_window_ms)
     await log.open()
     records = [(Record(b"k%d" % (number % 2), b"v"),) for number in range(RECORDS)]

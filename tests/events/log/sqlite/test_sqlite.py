@@ -198,7 +198,7 @@ async def test_large_records_are_read_a_few_megabytes_at_a_time(tmp_path: Path) 
 
 
 async def test_a_large_transition_leaves_no_large_file_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The write-ahead log has grown with it, and shrinks with one of the next writes; to no more than may be needed
+    """The write-ahead log has grown with it, and shrinks with one of the next writes, to no more than may be needed
     again.
     """
     assert schema.WAL_BYTES_KEPT <= limits.BATCH_BYTES_MAX

@@ -71,7 +71,9 @@ async def test_behind_the_window_the_last_value_of_each_key_stays(log: SqliteEve
 
 
 async def test_a_tombstone_goes_with_what_it_removed(log: SqliteEventLog, clock: Clock) -> None:
-    """Nothing stays of a key whose deletion is older than the window; one deleted and created again stays."""
+    """Nothing remains of a key whose deletion is older than the window; a key that was deleted and created again
+    remains.
+    """
     writer = await log.claim(0)
     await writer.append([(record("a", "1"), record("b", "1"), record("a", None), record("b", None))])
     await writer.append([(record("b", "2"), record("never", None), record("z"))])

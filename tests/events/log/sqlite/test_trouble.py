@@ -1,4 +1,4 @@
-"""A log in a file whose disk does not answer, that is damaged, or whose path names another file."""
+"""A log in a file whose disk does not respond, that is damaged, or whose path names another file."""
 
 import asyncio
 import errno
@@ -115,7 +115,7 @@ async def test_a_disk_that_is_full_at_the_start_is_waited_for(path: Path, monkey
 
 
 async def test_a_lock_that_fails_for_another_reason_is_reported(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Waiting would be of no use: somebody has to look at the disk."""
+    """Waiting would not help: an operator has to check the disk."""
 
     def broken(*_: object) -> int:
         raise OSError(errno.EIO, os.strerror(errno.EIO))
@@ -126,7 +126,7 @@ async def test_a_lock_that_fails_for_another_reason_is_reported(path: Path, monk
 
 
 async def test_a_database_that_has_no_room_to_be_made_is_waited_for(path: Path) -> None:
-    """SQLite's own word for a full disk is told with the file."""
+    """The error has SQLite's message for a full disk and the file."""
 
     def full(connection: sqlite3.Connection) -> None:
         connection.execute("PRAGMA max_page_count = 1")
@@ -154,7 +154,9 @@ class TestADiskThatDoesNotAnswer:
         await file.close()
 
     async def test_waiters_are_notified_and_stored_records_are_kept(self, file: SqliteFile, disk: HangingDisk) -> None:
-        """Also who comes while it hangs. When it answers again, what was under way is there, and the next is stored."""
+        """Also waiters that start during the hang. When the disk responds again, the pending write is stored, and the
+        next one too.
+        """
         hung = [asyncio.create_task(file.write(disk.hang)), asyncio.create_task(file.write(partial(insert, 1)))]
         async with asyncio.timeout(60):
             for write in hung:
@@ -178,7 +180,7 @@ class TestADiskThatDoesNotAnswer:
         assert not timers.left()
 
     async def test_a_read_is_not_waited_for_for_ever_either(self, file: SqliteFile, disk: HangingDisk) -> None:
-        """Reading has a thread of its own, which may hang alone."""
+        """Reading has its own thread, which may hang alone."""
         mended = threading.Event()
         with pytest.raises(LogUnavailable, match=f"the disk of {file.path} has not answered for "):
             await file.read(lambda _connection: mended.wait())
@@ -186,7 +188,7 @@ class TestADiskThatDoesNotAnswer:
         assert await file.read(numbers) == []
 
     async def test_waiting_for_a_sign_of_life_has_the_requested_limit(self, path: Path, disk: HangingDisk) -> None:
-        """Nor is the last one, when the reader hangs."""
+        """The same holds for reading the last one, when the reader hangs."""
         log = SqliteEventLog(path)
         await log.open()
         await log.file.write(lambda connection: connection.execute("CREATE TABLE numbers (number)"))
@@ -317,7 +319,7 @@ class TestADamagedFile:
         await log.close()
 
     async def test_a_write_that_hits_the_damage_reports_the_same(self, path: Path) -> None:
-        """Writes that wait behind it get the error, too."""
+        """Writes that wait behind it get the same error."""
         await made(path)
         damage_all_but_the_first_pages(path)
         log = SqliteEventLog(path)
@@ -329,7 +331,7 @@ class TestADamagedFile:
         await log.close()
 
     async def test_after_a_write_that_met_damage_nothing_is_written(self, path: Path) -> None:
-        """Neither those that wait behind it nor later ones, though their own pages may be intact."""
+        """Neither waiting writes nor later ones, though their own pages may be intact."""
 
         def meet_damage(_: sqlite3.Connection) -> None:
             error = sqlite3.DatabaseError("database disk image is malformed")
@@ -339,7 +341,7 @@ class TestADamagedFile:
         file = SqliteFile(path)
         await file.open(lambda connection: connection.execute("CREATE TABLE numbers (number)"))
         writes = [asyncio.create_task(file.write(partial(insert, 0)))]
-        await asyncio.sleep(0)  # it is under way; the next two wait
+        await asyncio.sleep(0)  # it is in progress; the next two wait
         writes += [asyncio.create_task(file.write(each)) for each in (meet_damage, partial(insert, 1))]
         _, *damaged = await asyncio.gather(*writes, return_exceptions=True)
         assert [type(outcome) for outcome in damaged] == [LogDamaged] * 2

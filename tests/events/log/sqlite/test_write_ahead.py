@@ -1,4 +1,4 @@
-"""A SQLite log whose write-ahead log is missing or cut off: an older state, which SQLite takes for the whole."""
+"""A SQLite log whose write-ahead log is missing or truncated: an older state, which SQLite considers complete."""
 
 import asyncio
 import os
@@ -51,7 +51,7 @@ async def read(path: Path, *, read_only: bool = True) -> tuple[int, list[str]]:
 
 @pytest.fixture
 async def copied(path: Path) -> Path:
-    """A copy of a log that was being written, and of the files beside it."""
+    """Return a copy of a log that was being written, with the files beside it."""
     async with being_written(path):
         copy = path.with_name("copy.db")
         shutil.copy(path, copy)
@@ -100,7 +100,7 @@ async def test_a_truncated_write_ahead_log_is_reported(copied: Path, size: int) 
 
 
 async def test_a_write_ahead_log_truncated_between_two_transactions_is_reported(copied: Path) -> None:
-    """SQLite takes it as complete: the owner's note beside the file shows what is missing."""
+    """SQLite considers it complete: the owner's note beside the file shows what is missing."""
     whole = beside(copied).read_bytes()
     lacks = set()
     for size in range(32, len(whole), 24 + 4096):
@@ -203,7 +203,7 @@ async def test_the_note_of_another_log_is_ignored(copied: Path) -> None:
 async def test_a_folder_that_cannot_be_written_makes_no_difference(
     copied: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """There SQLite is asked for the file alone."""
+    """Then SQLite opens only the file."""
     beside(copied).unlink()
     monkeypatch.setattr("muster.events.log.sqlite.open._is_readable", lambda _: False)
     assert await _is_told(copied, "missing")

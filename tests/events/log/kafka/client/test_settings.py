@@ -157,7 +157,7 @@ def test_the_room_for_a_request_around_its_batch_is_4_kib() -> None:
 
 
 def test_the_audit_window_is_a_week() -> None:
-    """Unless configured: a topic keeps overwritten records for so long."""
+    """Unless configured: a topic keeps overwritten records for that time."""
     week_ms = 7 * 24 * 3_600_000
     assert week_ms == AUDIT_WINDOW_MS
     plan = msgspec.structs.replace(PLAN, audit_window_ms=week_ms)

@@ -16,7 +16,7 @@ KAFKA_0_10 = {0: (0, 2), 1: (0, 3), 2: (0, 1), 3: (0, 2), 10: (0, 0)}
 
 @pytest.mark.parametrize("api", WRITING, ids=lambda api: api.name)
 def test_the_versions_are_those_of_the_messages(api: SupportedApi) -> None:
-    """A broker that offers one of them can be used; one whose versions are all newer or all older cannot."""
+    """A broker that offers one of them can be used; a broker whose versions are all newer or all older cannot."""
     others = {each.key: (0, 100) for each in WRITING}
     for version, messages in api.versions.items():
         request = getattr(messages.request, f"{api.name}Request")
@@ -59,7 +59,7 @@ def test_a_broker_that_is_too_old_is_named_with_the_api_and_the_version() -> Non
 
 
 def test_a_standalone_muster_is_not_taken_for_an_old_broker() -> None:
-    """It speaks to clients as a new one does, and makes no topics."""
+    """To clients it looks like a new broker, and it creates no topics."""
     with pytest.raises(LogMismatch) as refused:
         check_versions("broker 0 at muster:9092", {key: KAFKA_4[key] for key in (0, 1, 2, 3, 10)}, WRITING)
     assert str(refused.value).startswith(
