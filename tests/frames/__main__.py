@@ -11,7 +11,7 @@ from tests.frames import sidecar, standalone
 from tests.frames.verdict import BadOutcome
 
 ONE_IN_THE_SIDECAR = 50
-"""The share of frames that go to the sidecar: frames over sockets take much longer."""
+"""One frame in this many goes through the sidecar: frames over sockets take much longer."""
 
 
 def main() -> int:

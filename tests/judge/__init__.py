@@ -1,7 +1,7 @@
-"""The judge: incidents are done to simulated processes, and a program's report of them is scored against that.
+"""The judge: causes incidents in simulated groups, and scores a program's report of them against the ground truth.
 
-The groups are played by `replay/fleet/simulation`; the truth is what was done to the processes, never derived from
-events.
+The groups are played by `replay/fleet/simulation`; the ground truth is what was done to the processes, never derived
+from events.
 
     case.py         a case from a seed
     scenario.py     scenarios by name: the fleet's and the judge's own

@@ -25,7 +25,7 @@ TABLE_BEGIN, TABLE_END = "<!-- judge -->", "<!-- /judge -->"
 
 
 def judged(teller: str, kind: str | None, seed: int) -> list[Verdict]:
-    """The verdicts on a case; none if it is not of the kind (or scenario) that was asked for."""
+    """Return the verdicts on a case; none if it is not of the requested kind or scenario."""
     case = make_case(seed)
     if kind is not None and not is_of(case, kind):
         return []

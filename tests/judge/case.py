@@ -1,6 +1,6 @@
 """A case from a seed: a scenario played on a stage, the history in its log, and the ground truth.
 
-Seeds 0 to 999 are for development. Those from `HELD_OUT_FROM` on are not looked at before the thresholds are frozen.
+Seeds 0 to 999 are for development. Seeds from `HELD_OUT_FROM` on are not used before the thresholds are frozen.
 """
 
 from collections.abc import Iterable, Iterator
@@ -25,8 +25,8 @@ WEIGHTS: Final = {ScenarioSort.PLAIN: 20, ScenarioSort.COMPOUND: 4, ScenarioSort
 
 
 class Case(msgspec.Struct, frozen=True, kw_only=True):
-    """A case, as the judge knows it. `names`: the process behind each member id; a restart changes no name. `notes`:
-    what was done, by wall clock ms. `until_ms`: when the case ends, which the history does not show.
+    """A case with its ground truth. `names`: the process behind each member id; a restart changes no name. `notes`: the
+    actions, by wall clock ms. `until_ms`: when the case ends, which the history does not show.
     """
 
     seed: int
@@ -76,7 +76,7 @@ def play(scenario: JudgedScenario, seed: int) -> Case:
 
 
 def _second_round(story: Story) -> Story:
-    """The rebalances after a story's first, as an incident of their own: the first will not be in the log."""
+    """Return the rebalances after a story's first as a separate incident: the first will not be in the log."""
     second = Story("cooperative-round", culprits=None, knowable=Knowable.INFERRED)
     story.must, second.must = story.must[:1], story.must[1:]
     return second

@@ -1,16 +1,16 @@
-"""The count: what was told against what was done.
+"""Scores reports against the ground truth.
 
-Each truth is matched with at most one telling, by the rebalances that both have, then by kind, culprits and span. Then:
+Each truth is matched with at most one report, by the rebalances that both have, then by kind, culprits and span. Then:
 
-    right       kind, culprits, span (within 1 s), rebalances and parent are, and it is told once and alone; what might
-                be another's is told by one of the two
-    abstained   told as unknown; right only of what cannot be known from the log
-    merged      its telling has rebalances that are another one's
-    split       others are told with rebalances of its own, or beside it as the same kind of the same culprits
-    missed      nothing is told of it
-    false       asserted (graded recorded or inferred) and not so: the kind is wrong, or somebody is named who did
-                nothing of the sort, or it is merged; or it is told of nothing that was done
-    overclaimed asserted of what cannot be known, and happens to be so; not right
+    right       kind, culprits, span (within 1 s), rebalances and parent match, and it is reported once and alone; a
+                rebalance that might belong to either of two truths is in the report of one of them
+    abstained   reported as unknown; right only if the log cannot show it
+    merged      its report has rebalances of another truth
+    split       its rebalances are in further reports, or another report has the same kind and culprits
+    missed      not reported
+    false       asserted (graded recorded or inferred) and wrong: another kind, or an innocent culprit, or merged; or a
+                report of something that was not done
+    overclaimed asserted although the log cannot show it, and true by chance; not right
 """
 
 from collections.abc import Sequence

@@ -61,7 +61,7 @@ class JudgedScenario(Scenario, frozen=True, kw_only=True):
     sort: ScenarioSort
     opens: bool = False
     cuts: int | None = None
-    """The incident whose records are missing from the log, or cannot be read; 0 is the start."""
+    """The incident whose records are missing from the log, or unreadable; 0 is the start."""
     keeps_second_round: bool = False
     """True if they are present except in the first of its rebalances."""
 

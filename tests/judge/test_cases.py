@@ -60,7 +60,7 @@ def of(cases: list[Case], name: str) -> list[Case]:
 
 
 def test_each_kind_occurs(cases: list[Case]) -> None:
-    """A cooperative round is one of its own only where the first is not in the log."""
+    """A cooperative round is separate only if the first is not in the log."""
     assert {truth.kind for case in cases for truth in case.truths} == KINDS
 
 
@@ -151,7 +151,7 @@ def test_nothing_must_be_reported_for_a_quiet_case(scenario: JudgedScenario) -> 
 
 
 def test_a_phase_that_a_dead_process_held_is_the_crash_s(cases: list[Case]) -> None:
-    """Not the newcomer's, whose join began it; whether it held it long enough is left open below five seconds."""
+    """Not the newcomer's, whose join began it; below five seconds it is left open whether it was long enough."""
     held = [case for seed in range(30) for case in [play(SCENARIOS["crash-and-newcomer"], seed)]]
     for case in held:
         _, crash, scaled = case.truths
@@ -161,7 +161,7 @@ def test_a_phase_that_a_dead_process_held_is_the_crash_s(cases: list[Case]) -> N
 
 
 def test_a_crash_within_a_deployment_has_a_parent(cases: list[Case]) -> None:
-    """And is an incident of its own."""
+    """And it is a separate incident."""
     for case in of(cases, "crash-in-deployment"):
         _, deployment, crash = case.truths
         assert (deployment.kind, crash.kinds[-1], crash.parent) == ("deployment", "crash", 1)

@@ -26,7 +26,7 @@ def counted(case: Case, tellings: list[Telling]) -> list[Verdict]:
 
 @pytest.fixture(scope="module")
 def crashes() -> Case:
-    """Two of them, each with a rebalance of its own."""
+    """Two crashes, each with its own rebalance."""
     return next(
         case
         for case in (case_of("two-crashes", seed) for seed in range(60))
@@ -49,7 +49,7 @@ def test_silence_is_missed_and_not_false(crashes: Case) -> None:
 
 
 def test_one_story_of_two_crashes_is_merged(crashes: Case) -> None:
-    """And false of the one that it is matched with; the other is missed."""
+    """And false of the crash that it is matched with; the other is missed."""
     start, first, second = repeated(crashes)
     merged = msgspec.structs.replace(
         first,
@@ -145,7 +145,7 @@ def test_a_missing_end_is_not_right(crashes: Case) -> None:
 
 @pytest.mark.parametrize("fields", [{"kind": "unknown"}, {"grade": "unknown"}])
 def test_an_abstention_is_neither_right_nor_false(crashes: Case, fields: dict[str, str]) -> None:
-    """Where the log bears the answer."""
+    """Even if the log supports the answer."""
     one, _ = counted(crashes, replaced(repeated(crashes), 1, **fields))
     assert (one.has_abstained, one.is_right, one.is_false) == (True, False, False)
 

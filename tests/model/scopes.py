@@ -50,7 +50,7 @@ class Setting(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Scope(msgspec.Struct, frozen=True, kw_only=True):
-    """`settings`: what an administrator may ask for; the first is asked for on the way already."""
+    """`settings`: the settings that an administrator may request; the first one is requested on the paths already."""
 
     version: int = NEW_VERSION
     settings: tuple[Setting, ...] = ()

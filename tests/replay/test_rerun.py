@@ -216,7 +216,7 @@ def test_a_new_owner_may_have_the_members_in_another_order() -> None:
 
 
 def test_an_initial_delay_that_ended_without_a_trace() -> None:
-    """After a takeover the static members come back late: the delay is over, which left no event."""
+    """After a takeover the static members return late: the delay is over, which left no event."""
     h = Harness()
     a, b = h.static("a"), h.static("b")
     a.enter()

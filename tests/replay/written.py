@@ -76,7 +76,7 @@ async def memory_log(records: Iterable[StoredRecord]) -> MemoryEventLog:
 
 
 def broken_value(group_id: str) -> Record:
-    """Return a record of the group whose value is no event."""
+    """Return a record of the group with a value that is not an event."""
     return Record(encode_key(RecordKey(group_id, EntityKind.GROUP, "")), b"\xc3\x01garbage")
 
 

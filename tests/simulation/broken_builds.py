@@ -82,7 +82,7 @@ def without_heartbeat_reports() -> Iterator[None]:
 
 @contextmanager
 def with_another_member_id() -> Iterator[None]:
-    """A join that is asked again proposes another member id to the next owner."""
+    """A repeated join proposes another member id to the next owner."""
     outcome = Owners.outcome
 
     async def anew(self: Owners, node: Node | None, request: ClientRequest, frame: bytes, member_uuid: str) -> Outcome:

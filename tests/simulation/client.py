@@ -136,7 +136,7 @@ class Client:
 
     @property
     def _is_served(self) -> bool:
-        """Return whether the process that answered served the group then; one that loads accepts every heartbeat, as
+        """Return whether the process that answered served the group then; a loading process accepts every heartbeat, as
         Kafka does.
         """
         return partition_for(GroupId(self.group_id), PARTITIONS) in self._answered_by[0].serves

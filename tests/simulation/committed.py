@@ -1,4 +1,4 @@
-"""Compares the committed offsets of a topic, by a fold of its own, with those in a process's memory."""
+"""Compares the committed offsets of a topic, folded independently, with those in a process's memory."""
 
 import json
 from collections.abc import Iterable, Mapping

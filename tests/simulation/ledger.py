@@ -8,11 +8,11 @@ import msgspec
 
 
 class ClientReply(msgspec.Struct, frozen=True, kw_only=True):
-    """A successful response. Times are the world's: when the client asked, when the response left the process, when it
-    was received.
+    """A successful response. Times are the world's: when the client sent the request, when the response left the
+    process, when it was received.
 
     `process`: the one that answered; `passed_s`: when the response left the process that the client was connected to.
-    `is_granted`: that process answered by itself, in the name of the other.
+    `is_delegated`: that process answered by itself, on behalf of the owner.
     """
 
     process: str

@@ -16,7 +16,7 @@ from muster.events.log.memory import MemoryStorage
 from muster.events.records import StoredRecord, Transition
 
 KEPT_BATCHES = 5
-"""So many of a producer's last batches are known again, as in Kafka."""
+"""The number of a producer's last batches that are recognized when repeated, as in Kafka."""
 
 
 class Appended(msgspec.Struct, frozen=True):

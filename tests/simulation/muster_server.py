@@ -158,7 +158,7 @@ class MusterServer:
         self.loop.is_paused = False
 
     def give_up(self, error: Exception | None) -> None:
-        """End cleanly, after an error or when asked to; a bug of ours ends the world."""
+        """Stop cleanly, after an error or on request; a bug of ours ends the world."""
         if error is not None and not isinstance(error, LogError | EventsError):
             self.world.failures.append(error)
         if not self._end.done():

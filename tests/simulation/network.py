@@ -28,7 +28,7 @@ SLOW_S = (0.05, 0.8)
 
 
 def latency_s(random: Random) -> float:
-    """The time that something is on its way."""
+    """The delivery time of a message."""
     return random.uniform(*(SLOW_S if random.random() < SLOW_SHARE else LATENCY_S))
 
 

@@ -115,7 +115,7 @@ class SimulatedProcess:
     def submit(self, command: AnyRequest) -> "asyncio.Future[Outcome]":
         """Send a request; the future has its answer."""
         answer: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
-        requested = type(command).__name__, command.caller  # not the command, whose content is not to be kept
+        requested = type(command).__name__, command.caller  # not the command, whose content must not be kept alive
 
         def reply(outcome: Outcome) -> None:
             assert not answer.done(), f"answered twice: {requested}"

@@ -27,7 +27,7 @@ LOOK_S = 1.0
 REQUESTS_MIN = 200
 """A schedule with fewer tries too little."""
 RIVALS_SHARE = 0.1
-"""The share of static members of whose instance id there are two processes at a time."""
+"""The share of static members with an instance id that two processes have at a time."""
 SHARED_SHARE = 0.7
 """The share of schedules in which processes share the partitions; in the others each takes all over."""
 SIDECARS_SHARE = 0.4
@@ -36,7 +36,7 @@ SIDECARS_SHARE = 0.4
 NODES_MAX = 4
 
 ANSWER_LEASES_MS = (2_000, 2_000, 12_000)
-"""With the longest one, which exceeds a session, a successor could evict a member that its predecessor still hears."""
+"""The longest one exceeds a session: with it a successor could evict a member that its predecessor still hears."""
 
 
 class Played(msgspec.Struct, frozen=True, kw_only=True):
@@ -48,7 +48,7 @@ class Played(msgspec.Struct, frozen=True, kw_only=True):
     """The topics of the broker that coordinates the ownership group; None: nothing is shared."""
     answer_lease_ms: int
     offsets: LogBroker
-    """Where committed offsets are: upstream, if clients are before sidecars."""
+    """Where committed offsets are: upstream, if clients are connected to sidecars."""
     members: Members
     everybody: list[Member]
     servers: list[MusterServer]
@@ -158,7 +158,7 @@ class Schedule:
     # ---- processes -----------------------------------------------------------------------------------
 
     def start_server(self) -> None:
-        """Start another process: it takes the log over; or it is another node, or has the id of one that lives."""
+        """Start another process: it takes the log over, is another node, or has the id of a running one."""
         if self.kafka is None:
             self._start(None)
         elif len(self._nodes) < NODES_MAX and self.random.random() < 0.5:

@@ -1,11 +1,11 @@
-"""A whole `muster serve --upstream` in a simulated world, in front of a simulated Kafka, among others of its log.
+"""A whole `muster serve --upstream` in a simulated world, in front of a simulated Kafka, with other processes of its
+log.
 
-It is the real assembly (sidecar/serve), on the world's clocks and sockets, with a note of whose answer is passed on.
-
-Frontend, links, owner, shadows and the ownership group are Muster's own; they reach each other, and the broker, by the
-simulated network. Kafka is the broker of kafka.py: a client's commit goes to its frontend, from there to the owner,
-back to the frontend, and on the client's own connection to the broker, which takes it only under the shadow's
-generation.
+It is the real assembly (sidecar/serve), on the world's clocks and sockets; it also notes which owner gave each answer
+that is passed on. Frontend, links, owner, shadows and the ownership group are Muster's own; they reach each other and
+the broker through the simulated network. Kafka is the broker of kafka.py: a client's commit goes to its frontend, from
+there to the owner, back to the frontend, and on the client's own connection to the broker, which accepts it only under
+the shadow's generation.
 """
 
 from contextlib import AsyncExitStack
@@ -53,7 +53,7 @@ class _Simulated(_Sidecar):
 
 
 def _noting(forwarding: Forwarding, received: Received, node: Node, message: AnyMessage) -> None:
-    """Note on the client's connection when the answer left its owner, and which one that was."""
+    """Note on the client's connection when the answer left its owner, and which owner that was."""
     if isinstance(message, Answered | Delegated):
         client, _ = forwarding._owners._by_number.get(message.connection, (None, None))
         if client is not None and client._transport is not None:

@@ -1,6 +1,6 @@
-"""Stand-ins for a machine's clock, garbage collector and metrics, where the code under test has its own.
+"""Stand-ins for a machine's clock, garbage collector and metrics, where the code under test uses them directly.
 
-They replace whatever would make a schedule depend on the machine, or outlive it.
+They replace everything that would make a schedule depend on the machine, or would outlive it.
 """
 
 import asyncio
@@ -102,7 +102,7 @@ _NO_COLLECTOR: Final = SimpleNamespace(
 
 @contextmanager
 def simulated(seed: int) -> Iterator[None]:
-    """Have all lots of the process drawn from this seed, and nothing of a machine's, as long as it lasts."""
+    """Draw all random numbers of the process from this seed, and use nothing of the machine, within the context."""
     random.seed(seed)  # the pauses between attempts
     with ExitStack() as stack:
         for module in (slices, peer_connection):

@@ -25,7 +25,9 @@ pytestmark = pytest.mark.timeout(1_200)  # half a minute each, of which a busy m
 
 SEEDS = 60
 BROKEN_WITHIN = 60
-"""A broken build is noticed within so many schedules; at first one in which it was noticed once is tried."""
+"""The number of schedules within which a broken build is noticed; a schedule in which it was noticed before is tried
+first.
+"""
 
 _PLAYED = "from tests.simulation.run import play; print(play(9), play(10))"
 
@@ -62,7 +64,9 @@ def test_a_build_without_a_safeguard_is_noticed(
 
 
 def test_a_reclaimed_instance_id_has_its_former_member_id() -> None:
-    """Its join is asked again of the next owner, under the same member id: a rival had taken its place meanwhile."""
+    """The join is sent again to the next owner, under the same member id: meanwhile another process had taken its
+    place.
+    """
     assert not play(550101).violations
 
 
@@ -78,7 +82,7 @@ def test_a_seed_is_the_same_schedule_everywhere() -> None:
 
 
 def test_time_advances_for_a_timer_that_is_due_slightly_later() -> None:
-    """Where clocks differ, the time at which it is due may be the present one by rounding."""
+    """Where clocks differ, a timer's due time may round to the present."""
     world = World(1)
     loop = world.new_loop("p")
     world.now_s = 1_025.0 - 2**-43

@@ -8,7 +8,7 @@ numbers.
 4. No process evicts a member for its silence within the session after a heartbeat that it accepted; nor, except for the
    time of a lease, after one that any process accepted.
 5. The log is one history: the events of a group are numbered without a gap, and what the last owner has in memory is
-   what the log projects to; so it is with committed offsets.
+   what the log projects to; the same holds for committed offsets.
 6. No client got a wrong success: no process accepts a heartbeat of an older generation, or of an unknown member.
 7. When the faults have ended, every member is served.
 8. No deposed owner accepts heartbeats: a member whose heartbeat succeeds is in that generation according to the new
@@ -54,7 +54,7 @@ from tests.simulation.schedule import Played
 
 SERVED_WITHIN_S = 4 * HEARTBEAT_S
 CLOCK_S = 0.001
-"""The steps of the clock that processes count sessions by: they take a heartbeat for up to so much older than it is."""
+"""The resolution of the clock for sessions: a process may consider a heartbeat this much older than it is."""
 SLACK_S = 1.0
 """How late messages between processes, and looks at deadlines, are taken for in time."""
 
@@ -226,10 +226,10 @@ def _old_news(ledger: Ledger, recorded: list[Recorded], lease_s: float) -> Itera
 
 
 def _deposed_answers(ledger: Ledger, recorded: list[Recorded], events: LogBroker) -> Iterator[str]:
-    """The heartbeats that were accepted after another owner had gone on without their sender.
+    """Return the heartbeats that were accepted after another owner had continued without their sender.
 
-    An answer that its own owner was late to send, such as one that waited for a proof, is like one that the network was
-    late to bring.
+    An answer that its own owner sent late, such as one that waited for a proof, is like one that the network delivered
+    late.
     """
     ends, ready_s = _ends(recorded), defaultdict[tuple[str, int], list[float]](list)
     for each in recorded:
@@ -264,9 +264,9 @@ def _made_twice(ledger: Ledger, recorded: list[Recorded]) -> Iterator[str]:
 
 
 def _ends(recorded: list[Recorded]) -> Mapping[tuple[_Group, int | str], Appended]:
-    """The batch that ended each generation, and each member that has not come back under its id.
+    """Return the batch that ended each generation, and each member that has not returned under its id.
 
-    A join that is asked again of the next owner makes the same member again, if the owner had given it up meanwhile.
+    A join that is sent again to the next owner creates the same member again, if the owner had removed it meanwhile.
     """
     ends: dict[tuple[_Group, int | str], Appended] = {}
     for each in recorded:

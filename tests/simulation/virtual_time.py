@@ -40,7 +40,7 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
 
 
 class VirtualClock:
-    """A coordinator's clocks on the loop's time; the wall clock began at an hour of its own."""
+    """A coordinator's clocks on the loop's time; the wall clock begins at a fixed time."""
 
     WALL_START_MS = 1_700_000_000_000
 

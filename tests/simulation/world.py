@@ -64,7 +64,7 @@ class SimulatedLoop(asyncio.BaseEventLoop):
         """There are none."""
 
     def _write_to_self(self) -> None:
-        """Nobody waits in a selector."""
+        """There is no selector to wake."""
 
     def step(self) -> None:
         """Run all that is ready, and what becomes ready by it at once; as BaseEventLoop does, without its select."""
@@ -112,7 +112,7 @@ class SimulatedLoop(asyncio.BaseEventLoop):
             self._world.forget(self)
 
     def bury(self) -> None:
-        """Close what was running, when nobody can notice any more."""
+        """Close what was running, when nothing can notice it any more."""
         self.is_dead = True
         events._set_running_loop(self)
         self.set_exception_handler(lambda *_: None)
@@ -162,7 +162,7 @@ class LoopClock:
 
 
 class World:
-    """See the module. `failures` has the exceptions that nobody took."""
+    """See the module. `failures` has the uncaught exceptions."""
 
     def __init__(self, seed: int) -> None:
         self.random = Random(seed)
@@ -183,7 +183,7 @@ class World:
         heapq.heappush(self._agenda, (self.now_s + delay_s, next(self._order), action))
 
     def run_until(self, end_s: float) -> None:
-        """Let the world turn. Raises the first exception that nobody took."""
+        """Run the world. Raises the first uncaught exception."""
         while not self.failures:
             next_s, loop = self._next()
             if next_s > end_s:
@@ -210,7 +210,7 @@ class World:
         return earliest_s, whose
 
     def forget(self, loop: SimulatedLoop) -> None:
-        """Step the loop no more."""
+        """Stop stepping the loop."""
         self._loops = [each for each in self._loops if each is not loop]
         self._dead.append(loop)
 

@@ -31,7 +31,7 @@ from tests.judge.table import described, failures, table
 GENERATOR_FAILED = "the generator failed"
 
 Outcome = tuple[Drawn, list[Verdict], str, str]
-"""The case as it was drawn, the verdicts, why it was left out (or nothing), and the case for people."""
+"""The case as drawn, the verdicts, the reason why it was left out (or an empty string), and the case as text."""
 
 
 def judged(keep: Path | None, broker: str | None, drawn: Drawn) -> Outcome:

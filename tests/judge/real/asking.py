@@ -17,7 +17,7 @@ GENERATIONS_MAX: Final = 500
 
 
 def response_from(bootstrap: str, ask: Callable[[Connection], Awaitable[T]]) -> T:
-    """The answer to something, on a connection of its own."""
+    """Return the response to a request on a separate connection."""
 
     async def run() -> T:
         connection = await Connection.open(bootstrap, client_id=ADMINISTRATOR)

@@ -1,6 +1,6 @@
-"""A case from a seed: a scenario played with real clients on a Muster of its own, its history, and the truth.
+"""A case from a seed: a scenario played with real clients on a Muster of its own, its history, and the ground truth.
 
-The case is the judge's (`tests/judge/case.py`), so its count is, too.
+It has the type of the judge's cases (`tests/judge/case.py`), so it is scored in the same way.
 """
 
 import asyncio
@@ -57,8 +57,8 @@ def deal(seeds: range, scenario: str | None = None, family: Family | None = None
 
 
 def play(drawn: Drawn, keep: Path | None = None, *, broker: str | None = None) -> Case:
-    """Play it; `keep`: a folder to keep the log (of a standalone Muster) and the diaries in. Raises `Spoiled`.
-    `broker`: the address of the broker behind Muster; None: it is standalone.
+    """Play it; `keep`: a folder for the log (of a standalone Muster) and the diaries. Raises `Spoiled`. `broker`: the
+    address of the broker behind Muster; None: it is standalone.
     """
     with TemporaryDirectory(prefix="muster-judged-") as scratch:
         folder = keep or Path(scratch)

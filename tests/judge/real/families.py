@@ -68,7 +68,7 @@ class ProcessConsumer(RunningConsumer):
         raise NotImplementedError
 
     def assign_slowly(self, duration_s: float) -> None:
-        """Take so long for each assignment from now on, as an assignor in Python can."""
+        """Take this long for each assignment from now on, which only assignors in Python can."""
         raise NotImplementedError
 
     def abandon(self) -> None:
@@ -202,7 +202,7 @@ PROCESSES: dict[Family, type[ProcessConsumer]] = {
 
 
 def is_fenced(error: BaseException) -> bool:
-    """Return whether the client gives up because another process has its instance id."""
+    """Return whether the client stops because another process has its instance id."""
     if isinstance(error, confluent_kafka.KafkaException):
         return bool(
             error.args[0].code() == confluent_kafka.KafkaError._FATAL and "fenced" in error.args[0].str().lower()

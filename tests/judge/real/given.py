@@ -23,7 +23,7 @@ class Family(StrEnum):
 class Given(msgspec.Struct, frozen=True, kw_only=True):
     """The configuration of a process. `client_id`: None leaves it to the client, whose default all share.
 
-    `again_s`: so long after it was fenced its supervisor starts it again; None: it ends.
+    `again_s`: its supervisor restarts it this long after it was fenced; None: it ends.
     """
 
     name: str
@@ -41,7 +41,7 @@ class Given(msgspec.Struct, frozen=True, kw_only=True):
     poll_interval_ms: int
     again_s: float | None = None
     folder: str
-    """Where its files are."""
+    """The folder of its files."""
 
     @property
     def diary(self) -> Path:
@@ -53,7 +53,7 @@ class Given(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def output(self) -> Path:
-        """The output of the client, for people."""
+        """The output of the client."""
         return Path(self.folder) / "output"
 
 
@@ -61,12 +61,12 @@ class Order(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One order for a process."""
 
     stall_s: float = 0
-    """Do not poll for so long."""
+    """Do not poll for this long."""
     subscribe: tuple[str, ...] = ()
     unsubscribe_s: float = 0
-    """Unsubscribe, and subscribe again after so long."""
+    """Unsubscribe, and subscribe again after this long."""
     enforce: bool = False
     """Ask for a rebalance, as only Java's application can."""
     assign_s: float = 0
-    """Take so long for each assignment from now on, as only an assignor in Python can be made to."""
+    """Take this long for each assignment from now on, which only an assignor in Python can."""
     close: bool = False

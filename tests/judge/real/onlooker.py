@@ -1,8 +1,8 @@
 """Watches a group from outside, as an administrator could: DescribeGroups, several times a second, in a thread.
 
-Records what was seen, and the earliest and latest time at which it was true; knows nothing of events, nor of what is
-done to the group. A look was true at some time between the request and its response. Only changes from the previous
-look are kept. A rebalance may end between two looks; then the generation shows it (`asking.py`).
+Records the states that were seen, and the earliest and latest time at which each was true; knows nothing of events, nor
+of the actions on the group. A look was true at some time between the request and its response. Only changes from the
+previous look are kept. A rebalance may end between two looks; then the generation shows it (`asking.py`).
 """
 
 import asyncio

@@ -18,7 +18,7 @@ ENDS_WITHIN_S: Final = 60
 
 
 class RealProcess:
-    """It runs on a leash in a process group of its own, with all that it starts."""
+    """It runs on a leash in a separate process group, with all processes that it starts."""
 
     def __init__(self, given: Given, stack: ExitStack) -> None:
         Path(given.folder).mkdir()

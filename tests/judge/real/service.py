@@ -2,8 +2,8 @@
 
 It starts Muster, knows where its log is, and adds partitions.
 
-    standalone   the log is a file, the topics are declared: they have other partitions after a restart
-    sidecar      the log is a topic of its own at the broker, which all cases share and whose topics it makes
+standalone   the log is a file, the topics are declared: they have other partitions after a restart
+sidecar      the log is a separate topic at the broker, which all cases share and whose topics it creates
 """
 
 from collections.abc import Iterator, Mapping

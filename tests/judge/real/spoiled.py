@@ -26,7 +26,7 @@ class Spoiled(Exception):
 
 
 def why_spoiled(stage: RealStage) -> str | None:
-    """Return why the case is to be left out, or None."""
+    """Return the reason for leaving the case out, or None."""
     return next(_reasons(stage), None)
 
 

@@ -1,6 +1,6 @@
 """The stage of a case: a group of real processes, drawn at random, and what can be done to them.
 
-Configures processes, does single deeds and writes each down, and waits until the group is at rest. Scenarios combine
+Configures processes, does single actions and records each, and waits until the group is at rest. Scenarios combine
 them (`scenarios/`). Times are ms, by the machine's wall clock.
 
     with stage.doing(story):     all rebalances until the group is at rest again belong to this story
@@ -33,7 +33,7 @@ from tests.waiting import until_so
 SECOND: Final = 1_000
 SESSION_MS, HEARTBEAT_MS, POLL_INTERVAL_MS = 4_000, 500, 30_000
 REST_S: Final = 2.0
-"""The group is at rest when nothing happens for so long: a few heartbeat intervals."""
+"""The group is at rest when nothing happens for this long: a few heartbeat intervals."""
 
 REST_WITHIN_S: Final = 120.0
 
@@ -82,7 +82,7 @@ class RealStage:
         )
         self.assignor = "cooperative-sticky" if cooperates else "range"
         self.processes: list[RealProcess] = []
-        """The processes that are to be members."""
+        """The processes that are expected to be members."""
         self.all: list[RealProcess] = []
         self.stories: list[Story] = []
         self.notes: list[tuple[int, str]] = []
@@ -102,7 +102,7 @@ class RealStage:
 
     @property
     def setting(self) -> str:
-        """The group, for people."""
+        """The group, as text."""
         sort = "static" if self.is_static else "dynamic"
         families = " or ".join(self.families)
         return (
@@ -135,7 +135,7 @@ class RealStage:
         )
 
     def identity(self) -> Knowable:
-        """How well the log bears that a process is the same as before. Each family has a default id of its own."""
+        """The evidence in the log that the process is the same as before. Each family has its own default id."""
         if self.is_static:
             return Knowable.RECORDED
         families = Counter(each.given.family for each in self.processes)
@@ -211,7 +211,7 @@ class RealStage:
         process = RealProcess(given, self._stack)
         self.processes.append(process)
         self.all.append(process)
-        story.act(begun_ms, begun_ms + 10 * SECOND)  # when it comes, it comes; a group of its own waits for it
+        story.act(begun_ms, begun_ms + 10 * SECOND)  # it joins at some time; a group of its own waits for it
         return process
 
     def visitor(self, given: Given) -> RealProcess:
@@ -239,7 +239,7 @@ class RealStage:
         (self.kill if crash else self.stop)(process, story)
 
     def restart(self, process: RealProcess, story: Story, *, crash: bool, down_ms: int | None) -> RealProcess:
-        """End it, and start it again; `down_ms`: so long after, or (None) when it is no member any more."""
+        """End it, and start it again; `down_ms`: this much later, or (None) when it is no longer a member."""
         self.end(process, story, crash=crash)
         if down_ms is None:
             self.until_gone(process.member_id)
@@ -295,7 +295,7 @@ class RealStage:
         until_so(gone, lambda: f"{member_ids} are members still: {self.onlooker.last()}", within_s=REST_WITHIN_S)
 
     def until_noted(self, process: RealProcess, what: What, times: int) -> Entry:
-        """Wait until its diary has so many entries of this sort; the last of them."""
+        """Wait until its diary has this many entries of this sort; return the last of them."""
         until_so(
             lambda: len(process.noted(what)) >= times or not process.runs,
             lambda: f"{process.name} has not noted {what} {times} times: {process.diary[-3:]}",

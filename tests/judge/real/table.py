@@ -1,4 +1,4 @@
-"""The count by kind and family, beside the judge's own table."""
+"""The count by kind and family, an addition to the judge's own table."""
 
 from collections.abc import Sequence
 from typing import Final

@@ -101,7 +101,7 @@ def planned_learners(stage: Stage) -> None:
 
 @scenario()
 def planned_release(stage: Stage) -> None:
-    """The group is released to the cluster upstream, and comes back."""
+    """The group is released to the cluster upstream, and adopted again."""
     story = plan(stage)
     stage.note("the group is released")
     for each in stage.processes:

@@ -28,7 +28,9 @@ def assignor_change(stage: Stage) -> None:
 
 @scenario(Wanted(libraries=("java",), version_min=9))
 def enforced_again_and_again(stage: Stage) -> None:
-    """The leader's application asks three times in words of its own, the first time soon after a newcomer."""
+    """The leader's application requests a rebalance three times with its own reasons, the first time soon after a
+    newcomer.
+    """
     newcomer(stage)
     stage.rest(stage.random.randint(3 * SECOND, 8 * SECOND))
     leader = stage.world.leader()

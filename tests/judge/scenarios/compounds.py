@@ -1,4 +1,4 @@
-"""Two things at a time: each is an incident of its own."""
+"""Two incidents at a time, each of them separate."""
 
 from muster.events.state import GroupState
 from muster.replay.fleet.simulation.scenarios.changes import SUBSCRIPTION_CHANGED, change, remove
@@ -41,7 +41,7 @@ def scaling_beside_restart(stage: Stage) -> None:
 
 @scenario(Wanted(styles=TELLING))
 def crash_before_outage(stage: Stage) -> None:
-    """A process dies shortly before the coordinator does, which comes back and gives it its full session."""
+    """A process dies shortly before the coordinator does, which restarts and gives it a full session."""
     crash_of(stage, stage.one())
     crashed = stage.world.stories[-1]
     stage.run(stage.random.randint(200, min(5 * SECOND, stage.session_ms - 3_500)))
@@ -53,7 +53,7 @@ def crash_before_outage(stage: Stage) -> None:
 
 @scenario()
 def crash_and_newcomer(stage: Stage) -> None:
-    """A process dies, and one that is no replacement comes first: its phase waits for the dead one."""
+    """A process dies, and a process that does not replace it joins first: its join phase waits for the dead one."""
     process = stage.one()
     crash_of(stage, process)
     crashed = stage.world.stories[-1]
@@ -168,7 +168,7 @@ def crash_after_subscription_change(stage: Stage) -> None:
 
 @scenario(cuts=0)
 def lost_beginning(stage: Stage) -> None:
-    """The log has lost how the group formed; what came later is there."""
+    """The log has lost how the group formed; later events are there."""
     crash_of(stage, stage.one())
     stage.rest(silent_ms(stage))
 

@@ -19,7 +19,7 @@ def away(stage: Stage, away_ms: int, *, paused: bool = False) -> Story:
 
 @scenario(Wanted(libraries=("librdkafka", "librdkafka", "java")))
 def coordinator_outage(stage: Stage) -> None:
-    """Longer than the sessions, and librdkafka's clients come back as new members."""
+    """It is longer than the sessions, and librdkafka's clients return as new members."""
     conclude(stage, away(stage, stage.session_ms + stage.random.randint(4 * SECOND, 40 * SECOND)))
 
 

@@ -7,7 +7,7 @@ from tests.judge.scenario import scenario
 
 
 def one_restart(stage: Stage, down_ms: int, name: str | None = None) -> None:
-    """An incident of its own."""
+    """A separate incident."""
     process = next((each for each in stage.processes if each.name == name), None) or stage.one()
     story = stage.world.story("restart", culprits=[process.name])
     stage.restart(process, story, down_ms, crash=False)

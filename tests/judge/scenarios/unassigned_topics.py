@@ -59,7 +59,7 @@ def static_restart_with_topics(stage: Stage) -> None:
 
 @scenario(Wanted(static=1.0, size_max=12))
 def static_restart_with_topics_healed(stage: Stage) -> None:
-    """A static member comes back with one topic more, and a newcomer makes all rebalance right after that."""
+    """A static member returns with one topic more, and right after that a newcomer causes a rebalance."""
     stage.world.partitions["payments"] = 6
     restart = stage.world.story("restart", culprits=None, is_optional=True)
     process = stage.one()
@@ -73,7 +73,7 @@ def static_restart_with_topics_healed(stage: Stage) -> None:
 
 @scenario(Wanted(size_max=12))
 def unknown_topic(stage: Stage) -> None:
-    """Newcomers subscribe a topic that does not exist, beside the group's own."""
+    """Newcomers subscribe a topic that does not exist, in addition to the group's own."""
     scale_up = stage.world.story("scale-up")
     unassigned = stage.world.story("unassigned-topic", knowable=Knowable.INFERRED)
     setup = stage.setup("new").but(topics=("orders", "odrers"))

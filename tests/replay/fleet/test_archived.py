@@ -60,7 +60,7 @@ def engine(request: pytest.FixtureRequest) -> Engine:
 
 
 async def archive_of(storage: MemoryStorage, root: Path) -> ArchiveLog:
-    """Archive a log in steps, each with files of its own, and open the archive."""
+    """Archive a log in steps, each with its own files, and open the archive."""
     for share in STEPS:
         await archived(await fleets.opened(up_to(storage, share)), root)
     assert timestamps(root) == {}, "an archive has its times as integers"
@@ -106,7 +106,7 @@ async def test_records_in_many_files_are_folded_in_the_logs_order(engine: Engine
 
 
 async def test_a_file_that_is_not_the_archived_one_is_named(engine: Engine, tmp_path: Path) -> None:
-    """A segment that was replaced, or whose values cannot be read, is not folded."""
+    """A segment that was replaced, or has unreadable values, is not folded."""
     log = await archive_of(judged(SEEDS), tmp_path / "archive")
     first, second = sorted(segment.path for segment, _ in log.segments(PARTITION, start=0, end=END))[:2]
     paths = [tmp_path / "archive" / each for each in (first, second)]

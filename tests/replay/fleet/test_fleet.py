@@ -56,7 +56,7 @@ def tables(sqlite_log: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def run_wide(*args: str, **variables: str) -> subprocess.CompletedProcess[str]:
-    """Run a command whose lines have their full length."""
+    """Run a command with lines of full length."""
     return run_muster(*args, variables={"COLUMNS": "1000", **variables}, within_s=280)
 
 

@@ -46,7 +46,7 @@ def files_of_at_most(size: int) -> Iterator[None]:
 
 @contextmanager
 def limited(size: int, words: Path, *command: str) -> Iterator[subprocess.Popen[str]]:
-    """Run a command of the fleet with such a limit; its output goes through a pipe into a file."""
+    """Run a fleet command with this limit; its output goes through a pipe into a file."""
     limit = f'ulimit -S -f {size // 1024}; exec "$@"'
     process = subprocess.Popen(
         [

@@ -146,7 +146,7 @@ def with_unreadable(storage: MemoryStorage, partition: int, *, at: int, count: i
 
 
 def test_the_notes_of_a_group_do_not_grow_with_the_unreadable_records() -> None:
-    """A hundred thousand of them, and fifty groups: each gets some twenty, and has no more notes than that."""
+    """With a hundred thousand of them in fifty groups, each group gets some twenty, and has no more notes than that."""
     broken: list[Read] = [
         Broken(
             position=LogPosition(partition=0, offset=offset, timestamp_ms=offset),

@@ -60,7 +60,7 @@ def made(tables: Path, out: Path, *more: str) -> Result:
 
 
 def hostile_tables(text: str, folder: Path) -> Path:
-    """Return the tables of a group whose members have such names."""
+    """Return the tables of a group whose members have these names."""
     log = asyncio.run(sqlite_log(folder / "muster.db", hostile(text)))
     answer = CliRunner().invoke(app, ["fleet", "build", "--log", log, "--to", str(folder / "tables")])
     assert answer.exit_code == 0, answer.output
@@ -71,7 +71,7 @@ def hostile_tables(text: str, folder: Path) -> Path:
 
 
 def test_its_numbers_are_those_of_the_tables(tables: Path) -> None:
-    """Added up here row by row; the groups without a row of their own are in the last one."""
+    """Summed here row by row; the groups without a separate row are in the last one."""
     facts = facts_of(tables, AskedRows(), TEAM, rows=5)
     rebalances = rows_of(tables, "rebalances")
     costs = Counter[str]()

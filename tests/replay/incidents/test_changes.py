@@ -351,7 +351,7 @@ def test_a_topic_that_the_leader_restores_at_once_is_not_new() -> None:
 
 @BOTH
 def test_the_clients_word_on_metadata_is_reported_if_partitions_are_unchanged(level: int) -> None:
-    """The client may have forgotten its topics for a moment: no partitions were changed."""
+    """The client may have forgotten its topics briefly: no partitions were changed."""
     fleet = Fleet(3)
     fleet.world.leader().rejoin_soon(CACHED)
     fleet.rest(5 * S)

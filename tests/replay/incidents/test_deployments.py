@@ -404,7 +404,7 @@ def test_a_shared_client_id_does_not_identify_a_process_on_another_host() -> Non
 )
 @BOTH
 def test_a_deployment_replaces_each_process_once(level: int, again: tuple[int, ...], kind: str, by: str) -> None:
-    """If all are replaced once more, that is a second deployment, such as a rollback; a single one is a restart."""
+    """If all are replaced again, that is a second deployment, such as a rollback; a single one is a restart."""
     fleet = Fleet(4, static=4, session_ms=6 * S)
     for number in (1, 2, 3, 4, *again):
         fleet.restart(number, 2 * S)
@@ -532,7 +532,7 @@ def test_a_client_id_without_a_dash_has_no_generated_part() -> None:
 
 
 def test_replacements_are_not_paired_if_more_members_joined_than_left() -> None:
-    """Three went, four came, none under the name of another."""
+    """Three left, four joined, none under the name of another."""
     fleet = Fleet(6)
     for number in (1, 2, 3):
         fleet[number].close()

@@ -1,4 +1,4 @@
-"""The sentences about refused consumers: who, the offered and the required protocols, how often, the advice.
+"""The sentences about refused consumers: their names, the offered and the required protocols, how often, the advice.
 
 The same history at an older format level does not have the offered protocols.
 """

@@ -64,7 +64,7 @@ def _number(name: str) -> int:
 
 
 def hostile(text: str) -> Script:
-    """Return a group whose members have such names, in all fields that a client can set."""
+    """Return a group whose members have these names, in all fields that a client can set."""
     script = Script(text).coordinator("coordinator-a:100").wait(1_000).created()
     static = script.member(text, host=text, client_id=text)
     dynamic = script.member("dynamic", static=False, host=f"/{text}", client_id=text)

@@ -92,7 +92,7 @@ def test_a_time_of_day_is_the_last_past_one() -> None:
 
 
 def test_the_requested_time_is_shown() -> None:
-    """Beside that of the last event until then."""
+    """Beside that of the last event before it."""
     state = state_at(NIGHT, AtTime(BEGIN_MS + 3_600_000))
     assert state is not None
     assert (state.asked_for, state.at < "2026-11-21T03:00:00.000Z") == ("2026-11-21T03:00:00.000Z", True)

@@ -64,7 +64,7 @@ def verdicts_of_all(result: WhatIf) -> list[Verdict]:
 
 @pytest.mark.parametrize("rebalance_ms", [50, 300])
 def test_members_that_are_not_awaited_do_not_loop_forever(rebalance_ms: int) -> None:
-    """Each is dropped, comes back, and makes the next one too late: the play is aborted, with the reason."""
+    """Each is dropped, returns, and makes the next one too late: the play is aborted, with the reason."""
     lived = live([(5, "start", "g")], Settings(is_static=False), until_s=90, begins="abcdef")
     result = what_if(history_of(lived), Alterations(rebalance_timeout_ms=rebalance_ms))
     assert len(result.rebalances) == started(lived)

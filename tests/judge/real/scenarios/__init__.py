@@ -1,14 +1,14 @@
 """The scenarios: what is done to real processes. Importing this registers them.
 
-What is told of a stretch in which nobody could say what came of which deed is left open (`may`).
+If the effects of simultaneous actions cannot be separated, their reports are optional (`may`).
 
     losses          processes that are killed
-    silences        processes that live, and stand still, poll too late or unsubscribe
-    replacing       processes that come, go or are replaced
-    administration  deeds of administrators, refused consumers, changes of topics
-    coordinators    Muster is away
+    silences        live processes that pause, poll too late or unsubscribe
+    replacing       processes that join, leave or are replaced
+    administration  administrators' commands, refused consumers, changed topics
+    coordinators    Muster outages
     compounds       two at a time
-    near_misses     what looks like another kind, and quiet
+    near_misses     incidents that resemble another kind, and quiet times
 """
 
 from tests.judge.real.scenario import SCENARIOS

@@ -83,7 +83,7 @@ def refused_session(stage: RealStage) -> None:
 
 
 def refuse(stage: RealStage, given: Given, refusal: str) -> None:
-    """Start one that is refused, and end it."""
+    """Start a consumer that is refused, and end it."""
     story = stage.story("refused", culprits=None)
     begun_ms = wall_ms()
     visitor = stage.visitor(given)

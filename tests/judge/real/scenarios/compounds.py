@@ -21,7 +21,7 @@ def two_crashes(stage: RealStage) -> None:
 
 @scenario(COMPOUND, Wanted(static=False, size_min=4, size_max=5, styles=OWN))
 def crash_in_deployment(stage: RealStage) -> None:
-    """One that was not due is killed while others are still to be replaced."""
+    """A process that was not due is killed while others are still to be replaced."""
     other, *due = stage.random.sample(stage.processes, len(stage.processes))
     deployed = stage.story("deployment", knowable=stage.identity())
     half = len(due) // 2
@@ -66,7 +66,7 @@ def crash_and_newcomer(stage: RealStage) -> None:
 
 @scenario(COMPOUND, Wanted(size_min=3))
 def crash_before_outage(stage: RealStage) -> None:
-    """One is killed shortly before Muster is, which comes back and gives it its full session."""
+    """A process is killed shortly before Muster is; Muster restarts and gives it a full session."""
     process = stage.one()
     crashed = stage.story(*crash_kinds(process), culprits=[process.name], knowable=Knowable.INFERRED)
     stage.kill(process, crashed)

@@ -72,7 +72,7 @@ def all_crash(stage: RealStage) -> None:
 
 @scenario(PLAIN, Wanted(styles=OWN))
 def crash_loop(stage: RealStage) -> None:
-    """One is killed three times, and comes back each time."""
+    """A process is killed three times, and restarts each time."""
     process = stage.one()
     story = stage.story("crash-loop", culprits=[process.name], knowable=stage.identity())
     for _ in range(3):

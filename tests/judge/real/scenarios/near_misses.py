@@ -1,4 +1,4 @@
-"""Incidents that look like another kind, and times in which nothing is to be reported."""
+"""Incidents that resemble another kind, and times without an incident."""
 
 from muster.replay.fleet.simulation.world.truth import Knowable
 from tests.judge.real.diary import What, wall_ms

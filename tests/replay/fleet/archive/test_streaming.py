@@ -35,7 +35,7 @@ async def append(broker: Broker, topic: str, records: int) -> None:
 
 
 class Spark:
-    """Spark's archiver on a topic, each time in a process of its own; `output` is that of the last one."""
+    """Spark's archiver on a topic, each time in a new process; `output` is that of the last one."""
 
     def __init__(self, url: str, root: Path, java_home: Path | None, output: Path) -> None:
         self._command = [sys.executable, "-m", "muster", "fleet", "archive", "--log", url, "--to", str(root)]
