@@ -103,7 +103,7 @@ LEVEL_6 = {
 }
 LEVEL_7 = {"GroupConfigured": "fe70dd72f6da17c5"}
 FINGERPRINTS = {1: LEVEL_1, 2: LEVEL_2, 4: LEVEL_4, 5: LEVEL_5, 6: LEVEL_6, 7: LEVEL_7}
-"""As they are in logs. Released: a change here makes every existing log unreadable."""
+"""As in existing logs. Released: a change here makes every existing log unreadable."""
 
 CAUSES = (Cause, HandedOutIdOutcome, OwnershipEndCause, ConnectionEnd)
 """Enumerations that are strings in the schemas, so that an older version can read what a newer one wrote."""

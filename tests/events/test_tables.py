@@ -93,7 +93,7 @@ TestVersions = Versions.TestCase
 
 @pytest.mark.parametrize("size", [0, 3, 100])
 def test_a_table_equals_a_dictionary_and_is_copied_as_one(size: int) -> None:
-    """Whatever is made of it by `copy`, `pickle` or `==` is as of a dictionary."""
+    """`copy`, `pickle` and `==` behave as with a dictionary."""
     entries = dict.fromkeys(range(size), "x")
     table = Table(entries).copy()
     table[-1] = entries[-1] = "y"

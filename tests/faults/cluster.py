@@ -140,7 +140,7 @@ class FakeBroker:
             connection.answer((_written(header) if header else struct.pack(">i", correlation_id)) + answer)
 
     def go_on(self) -> None:
-        """Handle what has come meanwhile."""
+        """Handle the requests that have arrived meanwhile."""
         self.is_hung = False
         queued, self._queued = self._queued, []
         for connection, frame in queued:

@@ -401,7 +401,9 @@ async def test_a_failed_request_makes_the_link_look_up_the_leader(fault: str) ->
 
 @story
 async def test_an_append_that_was_cut_short_is_the_writers_last() -> None:
-    """It is open whether the batch is there: the next one of its sequence would be taken for it, and never appended."""
+    """It is unknown whether the batch is stored: the next one with its sequence number would be taken for it, and never
+    appended.
+    """
     async with linked() as (cluster, link):
         writer = await claim(link, writer_config(0))
         await append(writer, b"a")

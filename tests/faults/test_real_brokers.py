@@ -1,7 +1,7 @@
 """The same faults on real brokers: stopped for longer than every timeout, one of three hung, killed and restarted.
 
 The timeouts are a tenth of the usual ones, so that each fault lasts seconds. Virtual time shows how soon service
-resumes; here it is that it does, with nothing lost, given the behaviour of real brokers.
+resumes; these tests show that it does with real brokers, and that nothing is lost.
 """
 
 import asyncio

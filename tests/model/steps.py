@@ -161,7 +161,7 @@ def passes(world: World, state: State, who: int) -> tuple[State, ...]:
 
 
 def waits(world: World, state: State, _who: int) -> tuple[State, ...]:
-    """The next deadline is due, and something else comes first."""
+    """The next deadline is due, and another step comes first."""
     now_ms, deadlines = world.due(state)
     return (msgspec.structs.replace(state, now_ms=now_ms),) if deadlines and now_ms > state.now_ms else ()
 

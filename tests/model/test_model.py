@@ -1,6 +1,6 @@
-"""The small worlds explored: no invariant is broken by the rules, and each is broken by rules that are wrong.
+"""Explores the small worlds: the rules break no invariant, and each invariant is broken by some wrong rules.
 
-Bounded by depth, not by time, so that every machine looks at the same states. `python -m tests.model` goes deeper.
+Bounded by depth, not by time, so that every machine explores the same states. `python -m tests.model` goes deeper.
 """
 
 import pytest

@@ -52,7 +52,9 @@ STATIC_SESSION_MS = 4 * UNIT_MS
 INSTANCES = (GroupInstanceId("a"), GroupInstanceId("b"))
 PROTOCOLS = (Protocol(name="range", metadata=subscription("orders")),)
 NEW_VERSION, OLD_VERSION = 9, 3
-"""JoinGroup v9 asks for two steps of a dynamic member, and lets a static leader skip the assignment; v3 neither."""
+"""JoinGroup v9 requires two steps of a dynamic member (KIP-394), and lets a static leader skip the assignment; v3 does
+neither.
+"""
 
 Decide = Callable[[AnyCommand, Group | None, SoftState, Now, GroupSettings], Decision]
 Resume = Callable[[Group, int, GroupSettings], SoftState]
@@ -71,7 +73,8 @@ REAL = Rules()
 class World:
     """See the module. `begin` is the initial state; everything else is a function of a state.
 
-    `is_planned`: an administrator is part of the world, so that members may be held, and substitute for each other.
+    `is_planned`: an administrator is part of the world, so joins may be delayed, and members may substitute for each
+    other.
     """
 
     def __init__(self, *, rules: Rules = REAL, version: int = NEW_VERSION, is_planned: bool = False) -> None:
@@ -261,7 +264,7 @@ def touched(decision: Decision, now_ms: int) -> Decision:
 
 
 def _learn(process: Process, command: AnyRequest, outcome: Outcome) -> Process:
-    """Learn from an answer as clients do: 79, 25 and success change their knowledge (CB10, CB11), nothing else does."""
+    """Learn from a response as clients do: only 79, 25 and success change their knowledge (CB10, CB11)."""
     match outcome:
         case JoinGroupOutcome(error=ErrorCode.none):
             return msgspec.structs.replace(

@@ -56,7 +56,7 @@ SERVED_WITHIN_S = 4 * HEARTBEAT_S
 CLOCK_S = 0.001
 """The resolution of the clock for sessions: a process may consider a heartbeat this much older than it is."""
 SLACK_S = 1.0
-"""How late messages between processes, and looks at deadlines, are taken for in time."""
+"""The tolerance for late messages between processes and late checks of deadlines."""
 
 _Group = str
 

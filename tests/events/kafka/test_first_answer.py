@@ -9,7 +9,7 @@ NEVER = 3_600.0
 
 
 async def answered(**delays: float) -> tuple[Round[str, str, ValueError], float]:
-    """Ask these brokers in turn; return the result, and after how many seconds. A negative delay fails at once."""
+    """Query these brokers in turn; return the result, and after how many seconds. A negative delay fails at once."""
     began = seconds()
 
     async def ask(broker: str) -> str:

@@ -195,7 +195,7 @@ def test_entries_of_the_command_line() -> None:
 
 
 def test_every_property_has_a_variable() -> None:
-    """A variable that looks like one and is none is a typing error."""
+    """A variable that resembles a property's but is not one is an error."""
     variables = {f"MUSTER_KAFKA_CONFIG_{name.replace('.', '_').upper()}": name for name in PROPERTIES}
     assert properties_of_environment({**variables, "HOME": "/"}, "MUSTER_KAFKA_CONFIG_") == {
         name: name for name in PROPERTIES

@@ -1,4 +1,4 @@
-"""Ports or files that have run out here are reported as such, and are not taken for the broker's silence."""
+"""Exhausted local ports or files are reported as such, and not as a silent broker."""
 
 import asyncio
 import errno

@@ -109,7 +109,7 @@ def test_items_of_a_tagged_array_are_changed(tags_before: bytes) -> None:
 
 
 def test_an_answer_without_the_tagged_array_stays_as_it_is() -> None:
-    """Whatever else is tagged in it."""
+    """Even if other tagged fields are present."""
     changed = change_items(load_response_schema(FETCH, 16), "node_endpoints", lambda _: None)
     for tagged in (b"\x00", b"\x01\x09\x02hi"):
         answer = bytes(10) + b"\x01" + tagged + b"behind"

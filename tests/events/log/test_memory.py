@@ -143,7 +143,7 @@ async def test_records_are_stamped_by_the_clock_that_was_given(log: MemoryEventL
 
 @story
 async def test_it_gives_way_and_takes_no_time() -> None:
-    """So that what a story's time goes by is not the log."""
+    """So the log does not determine a story's times."""
     log = MemoryEventLog()
     await log.open()
     writer = await log.claim(0)

@@ -30,9 +30,9 @@ def response_from(bootstrap: str, ask: Callable[[Connection], Awaitable[T]]) -> 
 
 
 def generation_of(bootstrap: str, group_id: str, member_id: str, *, since: int) -> int | None:
-    """The generation with which this living member's heartbeat is accepted; None if it is no member.
+    """Return the generation in which this live member's heartbeat is accepted; None if it is not a member.
 
-    That feeds its session, and does nothing else.
+    The heartbeat refreshes its session, and has no other effect.
     """
 
     async def ask(connection: Connection) -> int | None:

@@ -41,7 +41,7 @@ def draw(seed: int, scenario: str, family: Family) -> Drawn:
 
 
 def deal(seeds: range, scenario: str | None = None, family: Family | None = None) -> list[Drawn]:
-    """Draw a case for each seed. The families take turns, and no scenario comes again before all have come once."""
+    """Draw a case for each seed. The families take turns, and no scenario is repeated before all have been drawn."""
     random = Random(f"real {seeds.start}")
     pack: list[RealScenario] = []
     dealt: list[Drawn] = []

@@ -1,7 +1,7 @@
-"""An incident while it is being done to real processes; `truth` is the result. The stage writes into it.
+"""An incident while it is caused in real processes; `truth` is the result. The stage writes into it.
 
-The rebalances are the generations that the group went through meanwhile, from its members' heartbeats; times are known
-as ranges, since the machine is shared, and a deed takes time.
+The rebalances are the generations of the group meanwhile, from its members' heartbeats; times are known as ranges,
+since the machine is shared, and an action takes time.
 """
 
 from typing import Any

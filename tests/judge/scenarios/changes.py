@@ -8,7 +8,7 @@ from tests.judge.scenario import scenario
 
 @scenario(Wanted(assignors=(("cooperative-sticky",),), size_max=5), cuts=1, keeps_second_round=True)
 def cooperative_round(stage: Stage) -> None:
-    """A new process comes, which makes two rounds; the first is not in the log."""
+    """A new process joins, which causes two rounds; the first is not in the log."""
     newcomer(stage)
     stage.rest(5 * SECOND)
 

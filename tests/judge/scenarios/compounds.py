@@ -84,7 +84,7 @@ def cut_and_crash(stage: Stage) -> None:
 
 @scenario(Wanted(size_min=3, size_max=12, styles=TELLING, rebalance_max_ms=60_000))
 def late_poll_after_deployment(stage: Stage) -> None:
-    """All are replaced, one more comes, and soon that one polls too late: it is none of those that were replaced."""
+    """All are replaced, another process joins, and soon polls too late: it is not one of those that were replaced."""
     deployed = stage.world.story("deployment", culprits=[each.name for each in stage.processes])
     for each in stage.processes:
         stage.restart(each, deployed, stage.random.randint(2 * SECOND, 5 * SECOND), crash=False)

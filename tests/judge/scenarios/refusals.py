@@ -29,7 +29,7 @@ def refused(stage: Stage) -> None:
 
 @scenario(Wanted(size_min=3))
 def refused_beside_crash(stage: Stage) -> None:
-    """A member crashes meanwhile: its rebalance is none of the refused."""
+    """A member crashes meanwhile: the refused clients did not cause its rebalance."""
     crash_of(stage, stage.one())
     refuse(stage, stage.random.randint(1, 3))
     stage.rest(silent_ms(stage))

@@ -131,7 +131,7 @@ def test_a_storm_past_midnight_is_rebuilt_with_the_day_before(tmp_path: Path) ->
 
 @pytest.mark.parametrize("order", [(0, 1, 2), (2, 0, 1), (1, 2, 0), (2, 1, 0)], ids=str)
 def test_a_storm_of_days_is_one_wherever_builds_cut_it(order: tuple[int, ...], tmp_path: Path) -> None:
-    """The members of a host crash each minute for a week: all its days are made again.
+    """The members of a host crash each minute for a week: all its days are rebuilt.
 
     Partitions of a log are read at different speeds, so the last days may come first.
     """

@@ -234,7 +234,7 @@ def test_a_process_that_beats_too_slowly_and_was_lost_last_may_live(known_ms: in
 
 @pytest.mark.parametrize("beats_ms", [27 * S, 38 * S])
 def test_a_live_process_lost_three_times_is_not_a_crash(beats_ms: int) -> None:
-    """Two losses are no loop: the third is reported with the second, as one that may come back."""
+    """Two losses are not a loop: the third is reported with the second, as a process that may return."""
     fleet = Fleet(2, session_ms=10 * S)
     fleet[1].setup = fleet[1].setup.but(heartbeat_ms=12 * S)
     fleet.run(beats_ms)

@@ -148,7 +148,7 @@ def test_the_zone_of_this_machine(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("name", ["Europe/Nowhere", "", "../etc/passwd", "Europe", "a\0b"])
 def test_invalid_zones_are_refused(name: str) -> None:
-    """Whatever the database makes of it."""
+    """However the database treats them."""
     with pytest.raises(UnknownZone):
         zone_named(name)
 

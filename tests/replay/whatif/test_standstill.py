@@ -69,7 +69,7 @@ def test_a_recorded_rebalance_costs_the_same_as_its_incident() -> None:
 
 
 def test_a_rebalance_that_takes_longer_in_the_log_than_in_the_control_is_not_decided() -> None:
-    """An id that was handed out and not used held it up: what it cost is in the log, and in neither sum."""
+    """An unused member id delayed it: its cost is in the log, and in neither sum."""
     history = play(SCENARIOS["unused-id"], 5).history
     result = what_if(history, Alterations(session_timeout_ms=45_000))
     held = max(result.rebalances, key=lambda each: each.duration_ms or 0)

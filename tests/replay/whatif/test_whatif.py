@@ -75,7 +75,7 @@ DYNAMIC = Settings(is_static=False)
 
 
 def test_a_restart_within_a_longer_session_makes_no_rebalance() -> None:
-    """Neither the expiry nor the return would have caused one; really lived, there is none."""
+    """Neither the expiry nor the return would have caused one; in reality there is none."""
     result, really = whatif_of(A_RESTART, STATIC, with_settings(STATIC, session_timeout_ms=45_000))
     assert verdicts(result) == [WOULD, WOULD_NOT, WOULD_NOT]
     assert (result.would, really) == (1, 1)

@@ -136,7 +136,7 @@ def test_an_unreadable_foreign_batch_is_skipped(unreadable: bytes) -> None:
     ids=["garbage", "old format", "control", "a stranger's", "ours"],
 )
 def test_the_next_read_begins_behind_what_was_read(last: bytes) -> None:
-    """Whatever it was: else the same bytes would be fetched again for ever."""
+    """Even if it is foreign or unreadable: otherwise the same bytes would be fetched again forever."""
     found = list(decode_batches(ours(ONE, 0) + last, 0, start=0, end=9, marks=Marks(since=0)))
     assert [position for _, position in found] == [1, 2]
     assert [each for _, each in writers_of(ours(ONE, 0) + last, end=9)] == [1, 2]
@@ -317,7 +317,9 @@ batches = st.lists(records, min_size=1, max_size=5)
 def test_owners_records_are_the_same_among_foreign_ones(
     parts: list[tuple[bool, list[Record], int, bool]], earlier: list[list[Record]]
 ) -> None:
-    """Whatever other producers append, and wherever, once owners mark: theirs is sorted out, nothing else."""
+    """For any records of other producers, at any place, once owners mark their records: only the foreign ones are
+    sorted out.
+    """
     offset, fetched = 0, b""
     expected: list[tuple[int, bytes, bytes | None]] = []
     for some in earlier:  # by an owner of an earlier version

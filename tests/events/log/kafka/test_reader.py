@@ -145,7 +145,7 @@ async def test_fetches_and_list_offsets_are_sent_like_a_consumers() -> None:
 
 
 async def test_a_chunk_is_given_when_it_has_2000_records_or_more() -> None:
-    """A batch is given whole, if it is no larger than that."""
+    """A batch is returned whole, if it is no larger than that."""
     records = [(Record(b"key", b""),) * 1_500 for _ in range(3)]
     batches = [
         (

@@ -72,7 +72,7 @@ STAMP = Stamp(producer_id=-1, producer_epoch=-1, epoch_base=0, origin=b"3 here",
 
 @pytest.mark.parametrize(("behind", "is_seen"), [(0, True), (499, True), (500, False)])
 async def test_a_sign_is_looked_for_among_the_last_500_records(behind: int, is_seen: bool) -> None:
-    """Whatever follows it, such as other records under its key."""
+    """Even if other records under its key follow it."""
     no_signs = (Record(b"probe", None), Record(signs.KEY, None), Record(signs.KEY, b"{}"), Record(signs.KEY, b"\xff"))
     sign = Record(signs.KEY, msgspec.json.encode(SignOfLife(owner="one:1", wall_ms=17)))
     at = 1_000

@@ -40,7 +40,7 @@ def described(kind: int, name: str, configs: Mapping[str, str | None], error: Er
 
 
 class Cluster(KafkaLink):
-    """Two brokers; a topic that was created is there after one look in vain."""
+    """Two brokers; a created topic is found at the second look."""
 
     def __init__(self, error: ErrorCode = ErrorCode.none, *, is_there: bool = False) -> None:
         super().__init__([], NOT_SECURED, Timeouts())

@@ -85,7 +85,7 @@ class TestOpening:
         assert int.from_bytes(header[60:64], "big") == TABLES_VERSION == 1, "earlier versions refuse any other"
 
     async def test_a_cleanly_closed_log_is_one_file(self, path: Path) -> None:
-        """So that it can be copied as it is; the lock file does not matter."""
+        """So it can be copied; the lock file does not matter."""
         await make(path)
 
         assert {file.name for file in path.parent.iterdir()} == {"muster.db", "muster.db.lock"}
@@ -110,7 +110,7 @@ class TestOpening:
 
     @pytest.mark.parametrize("read_only", [False, True])
     async def test_a_file_that_is_not_a_database_is_left_unchanged(self, path: Path, read_only: bool) -> None:
-        """A text file is no log, however short (SQLite takes one byte for an empty file); nothing is created beside
+        """A text file is not a log, however short (SQLite considers one byte an empty file); nothing is created beside
         it.
         """
         text = b"not a database, but long enough to look like one to a hurried reader\n" * 100

@@ -53,7 +53,9 @@ def scaling_beside_restart(stage: RealStage) -> None:
 
 @scenario(COMPOUND, Wanted(static=False, styles=OWN))
 def crash_and_newcomer(stage: RealStage) -> None:
-    """One is killed, and another process that is no replacement joins at once: its phase waits for the dead one."""
+    """A process is killed, and another process that does not replace it joins at once: its join phase waits for the
+    dead one.
+    """
     stage.wait_ms(START_OVER_MS)
     process = stage.one()
     crashed = stage.story(*crash_kinds(process), culprits=[process.name], knowable=Knowable.INFERRED)
