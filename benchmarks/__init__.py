@@ -1,1 +1,3 @@
-"""Measurements, each against others and with its results. `make bench` runs all; `python -m benchmarks` some."""
+"""Benchmarks, with their results, compared with Kafka and others. `make bench` runs all; `python -m benchmarks`
+some.
+"""

@@ -1,4 +1,4 @@
-"""`python -m benchmarks`: everything, or only the parts that are named. Give it a machine that does nothing else."""
+"""`python -m benchmarks`: all benchmarks, or only the named ones. The machine should be otherwise idle."""
 
 from collections.abc import Callable
 from enum import StrEnum

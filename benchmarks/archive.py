@@ -1,9 +1,9 @@
-"""`python -m benchmarks.archive`: the archive's speed and memory, each command as a process of its own.
+"""`python -m benchmarks.archive`: the archive's speed and memory, with each command in a separate process.
 
 The same events are archived from a SQLite log and from a Kafka topic, by each engine; the archive is verified, and read
-by `muster replay`, beside the log that it was made of. Beside Spark's archiver the bare work: Spark reads the same
-topic, and its workers count the records. Give it a machine that does nothing else; where others use it, the processor
-time tells more.
+by `muster replay`, compared with the log that it was made from. For comparison with Spark's archiver, Spark just reads
+the same topic, and its workers count the records. The machine should be otherwise idle; if it is not, CPU time is more
+meaningful.
 """
 
 import asyncio
@@ -65,11 +65,11 @@ finally:
     (line,) = (each for each in Path("/proc/self/status").read_text().splitlines() if each.startswith("VmHWM:"))
     sys.stderr.write(f" {time.process_time()} {line.split()[1]}")
 """
-"""`muster`, which says at its end what it has used: processor time in seconds, and KB of memory at most."""
+"""Runs `muster`, and at the end prints its CPU time in seconds and its peak memory in KB."""
 
 
 class Ran(msgspec.Struct, frozen=True, kw_only=True):
-    """A command that was run. `start_s`: Spark's start; `cpu_s`, `memory_mb`: of its own process, at most."""
+    """A command that was run. `start_s`: Spark's start; `cpu_s`, `memory_mb` (peak): of its own process only."""
 
     seconds: float
     start_s: float
@@ -93,7 +93,7 @@ def main(
 
 
 def measure(events: int, console: Console, *, kafka_log: bool, spark: bool, reading: bool) -> Results:
-    """All figures, in one run."""
+    """Measure all figures in one run."""
     with ExitStack() as stack:
         directory = Path(stack.enter_context(TemporaryDirectory(prefix="muster-bench-")))
         logs = {"sqlite": f"sqlite:///{directory}/muster.db"}
@@ -117,7 +117,7 @@ def measure(events: int, console: Console, *, kafka_log: bool, spark: bool, read
 
 
 def _archiving(directory: Path, logs: dict[str, str], records: int) -> list[Figure]:
-    """Archive each log into a folder of its own. The start of the process, and Spark's, counts."""
+    """Archive each log to its own folder. The start of the process, and of Spark, is included."""
     ran = {}
     for server, url in logs.items():
         engine = "spark" if server == "spark" else "local"
@@ -135,7 +135,7 @@ def _archiving(directory: Path, logs: dict[str, str], records: int) -> list[Figu
 
 
 def _bare_s(url: str, records: int) -> float:
-    """The seconds that Spark, right after its start, takes to read the topic and have workers count it."""
+    """The seconds that Spark takes, right after its start, to read the topic and count its records in workers."""
     parts = urlsplit(url)
     session = spark_session("local[2]", [PACKAGE])
     session.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", str(streaming.ARROW_ROWS))
@@ -155,7 +155,7 @@ def _count(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 
 
 def _reading(root: Path, log: str, records: int) -> list[Figure]:
-    """Run what reads an archive, and the log beside it where that can be read likewise."""
+    """Run the commands that read an archive, and for comparison on the log those that can read it."""
     figures = []
     for name, more in (("verify", ()), ("verify --log", ("--log", log))):
         ran = {"archive": _run("fleet", "verify", "--archive", str(root), *more)}

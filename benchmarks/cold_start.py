@@ -1,6 +1,8 @@
-"""A process starts on a log that has a long history: how soon all is served, with a snapshot and without one.
+"""A process starts on a log with a long history: how long it takes until all groups are served, with and without a
+snapshot.
 
-The log is in a Kafka broker. The process starts three times: for its first snapshots, without any, and with them.
+The log is in a Kafka broker. The process starts three times: to save its first snapshots, without snapshots, and with
+them.
 """
 
 import time
@@ -31,7 +33,9 @@ SERVES_WITHIN_S = SAVED_WITHIN_S = 3_600
 
 
 class Start(msgspec.Struct, frozen=True):
-    """A start: seconds until all is served from the start of the process, and from the claims; what was read."""
+    """A start: seconds from the start of the process, and from the claims, until all groups are served; what was
+    read.
+    """
 
     ready_s: float
     reading_s: float
@@ -40,14 +44,14 @@ class Start(msgspec.Struct, frozen=True):
 
 
 def measure(*, groups: int, events: int, console: Console) -> Results:
-    """All figures, in one run."""
+    """Measure all figures in one run."""
     with (
         running_broker(how="process", jvm_options=MEASURED_JVM_OPTIONS) as broker,
         TemporaryDirectory(prefix="muster-bench-") as folder,
     ):
         log = f"kafka://{broker.bootstrap}/{TOPIC}"
         with _muster(log):
-            pass  # it makes the topics, that of the offsets, too
+            pass  # it creates the topics, including that of the offsets
         with console.status(f"writing {events:,} events of {groups:,} groups"):
             told = mixed_groups(one_group(REBALANCES), groups, events)
             written = uvloop.run(write(KafkaEventLog([broker.bootstrap], TOPIC, partitions=PARTITIONS), told))

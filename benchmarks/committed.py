@@ -1,7 +1,8 @@
-"""The owner of a million committed offsets is killed: how soon they are fetched and committed again at another process.
+"""The owner of a million committed offsets is killed: how soon they can be fetched and committed again at another
+process.
 
-Two standalone processes share the partitions of a log in one Kafka broker; once the survivor has followed those of the
-other one, and once it has not (`--no-hot-standbys`).
+Two standalone processes share the partitions of a log in one Kafka broker; in one run the survivor has followed those
+of the other one, in the other it has not (`--no-hot-standbys`).
 """
 
 import time
@@ -34,13 +35,13 @@ from tests.sharing_processes import sharing_process, until_served, until_shared,
 PARTITIONS = 8
 OFFSETS_OF_A_GROUP = 1_000
 AT_ONCE = 10
-"""Offsets of a transition."""
+"""Offsets per transition."""
 WITHOUT, WITH = "without", "standby"
 COLUMNS = {WITHOUT: "without standbys", WITH: "with them"}
 
 
 class Takeover(msgspec.Struct, frozen=True):
-    """Waits in ms by kind of request; what the survivor says of it; its memory before."""
+    """Waits in ms by kind of request; what the survivor reports about the takeover; its memory before that."""
 
     waits: dict[str, list[float]]
     took_ms: int
@@ -49,12 +50,12 @@ class Takeover(msgspec.Struct, frozen=True):
 
 
 def measure(offsets: int, console: Console) -> Results:
-    """All figures, in one run."""
+    """Measure all figures in one run."""
     groups = [f"bench-committed-{number}" for number in range(offsets // OFFSETS_OF_A_GROUP)]
     with running_broker(how="process", jvm_options=MEASURED_JVM_OPTIONS) as broker:
         log = f"kafka://{broker.bootstrap}/committed"
         with running_muster(log=log, options=["--log-partitions", str(PARTITIONS), "--log-replication", "1"]):
-            pass  # it makes the topics
+            pass  # it creates the topics
         with console.status(f"writing {offsets:,} offsets of {len(groups):,} groups"):
             of_offsets = open_log(log + OFFSETS_SUFFIX, partitions=PARTITIONS, replication=1, audit_window_ms=0)
             uvloop.run(write(of_offsets, _told(groups)))
@@ -128,12 +129,12 @@ def _taken_over(log: str, groups: Sequence[str], *, follows: bool) -> Takeover:
 
 
 def _simple(group_id: str) -> Member:
-    """Somebody who only commits to the group."""
+    """A simple consumer, which only commits to the group."""
     return Member(link=Link(), group_id=group_id, instance=None)
 
 
 async def _fetch(link: Link, group: Sequence[Member]) -> int:
-    """The last offset of the group."""
+    """Fetch the last offset of the group."""
     asked = [{"name": TOPIC, "partition_indexes": [OFFSETS_OF_A_GROUP - 1]}]
     answer = await link.ask("OffsetFetch", 5, group_id=group[0].group_id, topics=asked)
     code: int = answer.error_code.value
@@ -143,7 +144,7 @@ async def _fetch(link: Link, group: Sequence[Member]) -> int:
 
 
 async def _commit(link: Link, group: Sequence[Member]) -> int:
-    """An offset of the group."""
+    """Commit an offset of the group."""
     partition = {"partition_index": 0, "committed_offset": 0, "committed_leader_epoch": -1, "committed_metadata": ""}
     answer = await link.ask(
         "OffsetCommit",

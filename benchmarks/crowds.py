@@ -1,4 +1,4 @@
-"""Large groups: what a member costs in one, by the pure rules alone, and how soon a server answers it."""
+"""Large groups: the cost of a member in the rules alone, and how soon a server answers it."""
 
 import asyncio
 import gc
@@ -42,7 +42,7 @@ class Load(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def measure(load: Load, console: Console) -> Results:
-    """All figures, in one run."""
+    """Measure all figures in one run."""
     figures, left_out = rules_figures(load.sizes, console), {}
     with ExitStack() as stack:
         broker = stack.enter_context(running_broker(settings=CONFIG, how="process", jvm_options=MEASURED_JVM_OPTIONS))
@@ -76,7 +76,7 @@ def measure(load: Load, console: Console) -> Results:
 
 
 def rules_figures(sizes: Sequence[int], console: Console) -> list[Figure]:
-    """Processor time of decisions, taken from groups of all sizes in turn; the goals go by the smallest of them."""
+    """CPU time of decisions, measured in groups of all sizes in turn; the goals are relative to the smallest group."""
     with console.status("forming groups, without a server"):
         crowds = {size: formed(size) for size in sizes}
     with console.status("decisions"):
@@ -128,7 +128,7 @@ def _whole_rebalance(crowd: Crowd) -> tuple[float, float]:
 
 
 def _sent(crowd: Crowd, command: AnyCommand) -> float:
-    """Processor time in us, without that of the garbage collector, which comes by when it likes."""
+    """CPU time in us, without that of the garbage collector, which runs at unpredictable times."""
     gc.disable()
     started = time.process_time()
     crowd.send(command)
@@ -141,9 +141,9 @@ def _sent(crowd: Crowd, command: AnyCommand) -> float:
 
 
 async def restarts(bootstrap: str, group_id: str, size: int, count: int) -> float:
-    """Median time in ms until a static member that comes back without its member id has its answer.
+    """Median time in ms until a restarted static member, which has no member id, gets its response.
 
-    Nobody else is disturbed, and the server writes that the member has another id now. Raises Failed, TimeoutError.
+    No other member is affected, and the server stores the new member id. Raises Failed, TimeoutError.
     """
     async with asyncio.timeout(GIVES_UP_AFTER_S):
         links = await links_to(bootstrap, size)
@@ -161,7 +161,7 @@ async def restarts(bootstrap: str, group_id: str, size: int, count: int) -> floa
 
 
 async def _form(links: list[Link], group_id: str) -> list[Member]:
-    """A stable group of static members, one on each link; returns those who do not lead."""
+    """Form a stable group of static members, one on each link; return those that are not the leader."""
     members = [new_member(link, group_id, number, static=True) for number, link in enumerate(links)]
     while True:
         joined = await asyncio.gather(*(member.join() for member in members))

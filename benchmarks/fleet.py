@@ -1,7 +1,7 @@
-"""`muster fleet build` on a year's archive, and one new day of it; of a part of its groups in one process, and on Spark
-with one core and with two; and on an archive of which one group has all events, which one core folds.
+"""`muster fleet build` on a year's archive, and on one more day; on a part of its groups, in one process and on Spark
+with one core and with two; and on an archive in which one group, folded by one core, has all events.
 
-Beside them the bare work: Spark sorts the same records by key and offset, and a worker counts them.
+For comparison, Spark just sorts the same records by key and offset, and a worker counts them.
 """
 
 import os
@@ -31,7 +31,7 @@ from tests.brokers.jars import KAFKA_VERSION
 
 DAYS: Final = 365
 PART: Final = 4
-"""The part of the events that one core folds, too: all of them would take it four minutes each time."""
+"""The part of the events that is also folded by one core, which would take four minutes for all of them."""
 SMALL_MB: Final = 26
 SMALL_DAYS: Final = 30
 WORKER_MB: Final = 300
@@ -47,14 +47,14 @@ _LOOK_EVERY_S: Final = 0.1
 _TOOK: Final = re.compile(r"folding (\d+\.\d) s")
 _MAIN: Final = "from muster.cli import main; main()"
 _ENVIRONMENT: Final = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
-"""With it, each worker would compile all that it imports."""
+"""With this variable set, each worker would compile everything that it imports."""
 
 
 class Run(msgspec.Struct, frozen=True, kw_only=True):
-    """A command that was run on so many events: seconds, and those of its fold, by the clock.
+    """A command that was run on this many events: elapsed seconds in total, and of its fold.
 
-    `cpu_s`: on a core, of all its processes; `worker_mb`: the most memory of a worker of Spark. The bare work is no
-    command, and has its time alone.
+    `cpu_s`: CPU time of all its processes; `worker_mb`: the peak memory of a Spark worker. Just sorting and counting is
+    not a command, and only has its elapsed time.
     """
 
     events: int
@@ -65,7 +65,7 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def measure(events: int, console: Console, archives: Path | None = None) -> Results:
-    """All figures, in one run. `archives`: a folder in which the archives are kept for the next one."""
+    """Measure all figures in one run. `archives`: a folder in which the archives are kept for the next one."""
     with ExitStack() as stack:
         folder = Path(stack.enter_context(TemporaryDirectory(prefix="muster-bench-")))
         with console.status(f"archives of {events:,} events"):
@@ -143,7 +143,7 @@ class _Archives(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def _archives(events: int, folder: Path) -> _Archives:
-    """The archives, those that are there, if they are; made by as many processes at a time as there are cores."""
+    """The archives: existing ones if there are any, else created by one process per core."""
     with ProcessPoolExecutor(mp_context=get_context("spawn")) as pool:
         hot = pool.submit(_of_one_group, events, folder)
         year, part = (pool.submit(_of_days, _groups(of, DAYS), DAYS, folder) for of in (events, events // PART))
@@ -161,7 +161,7 @@ def _of_one_group(events: int, folder: Path) -> Path:
 
 
 def _archived(log: DaysLog | OneGroupLog, folder: Path) -> Path:
-    """An archive of the log, the one that is there, if it is."""
+    """An archive of the log: the existing one if there is one."""
     root = folder / log.identity
     archive_log(log, root)
     return root
@@ -179,7 +179,7 @@ def _groups(events: int, days: int) -> int:
 
 
 def _build(root: Path, to: Path, engine: str, master: str = "local[2]") -> Run:
-    """Build as from a shell, in a session of its own, so that Spark's workers are known by it."""
+    """Build as from a shell, in a separate session, by which Spark's workers are found."""
     line = ["fleet", "build", "--archive", str(root), "--to", str(to), "--engine", engine, "--master", master]
     started = time.perf_counter()
     child = subprocess.Popen(
@@ -205,9 +205,9 @@ def _build(root: Path, to: Path, engine: str, master: str = "local[2]") -> Run:
 
 
 class _Used:
-    """The resources that the processes of a session have used, as often as one looks.
+    """The resources that the processes of a session have used, sampled by `look`.
 
-    `worker_mb`: the most memory that a worker of Spark has had.
+    `worker_mb`: the peak memory of a Spark worker.
     """
 
     def __init__(self, session: int) -> None:
@@ -217,11 +217,11 @@ class _Used:
 
     @property
     def cpu_s(self) -> float:
-        """The seconds that all of them were on a core."""
+        """The CPU seconds of all of them."""
         return sum(self._ticks.values()) / os.sysconf("SC_CLK_TCK")
 
     def look(self) -> None:
-        """Look at each process of the session that there is."""
+        """Sample each process of the session."""
         for process in Path("/proc").glob("[0-9]*"):
             with suppress(OSError):  # it has ended
                 if os.getsid(int(process.name)) == self._session:
@@ -236,7 +236,7 @@ class _Used:
 
 
 def _build_a_day_more(year: Path, tables: Path, folder: Path, events: int) -> Run:
-    """Build the year's tables again, with one day more."""
+    """Update the year's tables with one more day."""
     root = shutil.copytree(year, folder / "a-day-more")
     archive_log(DaysLog(_groups(events, DAYS), DAYS + 1), root)
     return _build(root, tables, "local")

@@ -1,4 +1,4 @@
-"""Requests forwarded from the sidecar that clients are connected to, to the one that owns their groups, beside Kafka.
+"""Requests forwarded from the sidecar of the clients to the one that owns their groups, compared with Kafka.
 
 Two sidecars share a log of one partition in front of one broker: one of them owns all groups, the other one none, and
 all clients are connected to that one.
@@ -29,7 +29,7 @@ FORWARDED = "sidecar"
 
 
 def measure(*, groups: int, seconds: float, turns: int, console: Console) -> Results:
-    """All figures, in one run."""
+    """Measure all figures in one run."""
     with ExitStack() as stack:
         broker = stack.enter_context(running_broker(how="process", jvm_options=MEASURED_JVM_OPTIONS))
         console.print(f"[dim]{broker.how}[/]")

@@ -1,8 +1,7 @@
-"""The cost of a hostile request to others: one connection asks small things, another sends a request of many entries.
+"""The cost of a hostile request to others: one connection sends small requests, another a request with many entries.
 
-What belongs here: the kinds of request, and the waits of the connection beside them. How it works: the request is made
-beforehand and sent from a thread that only waits, so that what is waited for is the server. A server that one kind
-ended is said to have ended, and is started anew for the next.
+The hostile request is built beforehand and sent from a thread that then only waits, so the measured wait is the
+server's. A server that is killed by a request is reported as such, and restarted for the next one.
 """
 
 import socket
@@ -35,7 +34,7 @@ CONFIG = {"group.initial.rebalance.delay.ms": "50"}
 WAIT_MS_MAX = 250
 PING_EVERY_S = 0.02
 QUIET_S = 0.5
-"""Pings go on for so long after the answer: what is left of the work is somebody's wait, too."""
+"""How long pings continue after the response, since remaining work would also delay others."""
 GIVES_UP_AFTER_S = 30
 WATCHED_S_MAX = 60
 ANSWERS_WITHIN_S = 10
@@ -44,7 +43,7 @@ PING = with_length(frame("ApiVersions", 3, client_software_name="bench", client_
 
 
 class Kind(msgspec.Struct, frozen=True, kw_only=True):
-    """A kind of request, and the array of it that has most entries for its bytes."""
+    """A kind of request, and its array with the most entries per byte."""
 
     api: str
     key: int
@@ -56,7 +55,7 @@ class Kind(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Served(msgspec.Struct, frozen=True, kw_only=True):
-    """A server that runs; `broker` is the one behind a sidecar."""
+    """A running server; `broker` is the one behind a sidecar."""
 
     bootstrap: str
     how: str = ""
@@ -64,7 +63,7 @@ class Served(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Cost(msgspec.Struct, frozen=True, kw_only=True):
-    """The cost of one request to others: their longest wait in ms, or what became of the server."""
+    """The cost of one request to others: their longest wait in ms, or what happened to the server."""
 
     wait_ms: float = 0.0
     ended: str = ""
@@ -76,7 +75,7 @@ SIZES: Mapping[str, MakeRequest] = {"4 MB": four_megabytes, "as many entries as 
 
 
 def kinds() -> list[Kind]:
-    """The last version of each API that has an array, what a sidecar handles beside them, and what ended Kafka."""
+    """The last version of each API that has an array, others that a sidecar handles, and the one that killed Kafka."""
     last = [(api.name, key, api.versions[-1]) for key, api in APIS.items()]
     others = [("OffsetFetch", 9, 8), ("TxnOffsetCommit", 28, 5)]
     found = []
@@ -89,7 +88,7 @@ def kinds() -> list[Kind]:
 
 
 def measure(sends: int, console: Console) -> Results:
-    """All kinds in both sizes, so many times each, on one server after another; the longest wait counts."""
+    """Measure all kinds in both sizes, several times each, on one server after another; the longest wait counts."""
     starts: Mapping[str, Start] = {KAFKA: _kafka, "sqlite": _standalone, "sidecar": _sidecar}
     costs: dict[str, dict[str, Cost]] = {}
     kafka = ""
@@ -107,7 +106,9 @@ def measure(sends: int, console: Console) -> Results:
 
 
 def _costs(server: str, sending: "Sending", sends: int, console: Console) -> dict[str, Cost]:
-    """The cost of each request: of several sends the worst; what ends the server is the worst at once."""
+    """The cost of each request: the worst of several attempts; the worst of all is killing the server, which ends the
+    attempts.
+    """
     found: dict[str, Cost] = {}
     for size, make in SIZES.items():
         for kind in kinds():
@@ -138,7 +139,7 @@ def _figures(costs: Mapping[str, Mapping[str, Cost]]) -> list[Figure]:
 
 
 def _without_figure(server: str, figures: Sequence[Figure]) -> str:
-    """The fate of the server where there is no figure."""
+    """What happened to the server, in place of a figure."""
     of_server = [figure for figure in figures if server in figure.notes]
     return "; ".join(f"{figure.name.partition(': ')[2]}: {figure.notes[server]}" for figure in of_server)
 
@@ -153,7 +154,7 @@ def _figure(what: str, costs: Mapping[str, Mapping[str, Cost]]) -> Figure:
 
 
 class Sending:
-    """Hostile requests to one server, which is started anew when one of them has ended it."""
+    """Sends hostile requests to one server, which is restarted if a request kills it."""
 
     def __init__(self, start: Start, stack: ExitStack) -> None:
         self._start = start
@@ -167,7 +168,7 @@ class Sending:
             link.close()
 
     def cost_of(self, content: bytes) -> Cost:
-        """Send one, and ask beside it."""
+        """Send one, and ping meanwhile."""
         try:
             wait_ms, is_answered = longest_wait_ms(self.served.bootstrap, content)
         except TimeoutError:
@@ -179,7 +180,7 @@ class Sending:
                 cost = Cost(ended=self._what_ended())
             elif is_answered:
                 return Cost(wait_ms=wait_ms)
-            else:  # it is busy with it yet, which is not the next one's cost
+            else:  # restart it, since it is still busy, which would count for the next request
                 cost = Cost(wait_ms=wait_ms)
         self._begin()
         return cost
@@ -191,8 +192,8 @@ class Sending:
 
 
 def longest_wait_ms(bootstrap: str, content: bytes) -> tuple[float, bool]:
-    """The longest wait of a connection that asks for ApiVersions every 20 ms while this is sent; and whether it was
-    answered, or refused, in a minute. Raises OSError.
+    """The longest wait of a connection that sends ApiVersions every 20 ms meanwhile; and whether the hostile request
+    was answered, or refused, within a minute. Raises OSError.
     """
     host, _, port = bootstrap.rpartition(":")
     pool = ThreadPoolExecutor(1)
@@ -205,7 +206,7 @@ def longest_wait_ms(bootstrap: str, content: bytes) -> tuple[float, bool]:
             wait_ms = max(_waits_ms(link, answer))
             return wait_ms, answer.done() and answer.exception() is None
     finally:
-        pool.shutdown(wait=False)  # it ends with the server, if not before
+        pool.shutdown(wait=False)  # the thread ends when the server does, if not earlier
 
 
 def _waits_ms(link: socket.socket, answer: Future[bytes]) -> Iterator[float]:

@@ -1,7 +1,8 @@
-"""Several processes at one address (`--processes`) beside one, in front of one broker: the cost of each relayed MB.
+"""Several processes at one address (`--processes`) compared with one, in front of one broker: the cost of each relayed
+MB.
 
-Many connections ask for the same batch again and again, so that nearly all bytes go one way and all answers are the
-same. Then they send heartbeats: one process answers them itself, a frontend of several forwards them to their owner.
+Many connections repeatedly fetch the same batch, so that nearly all bytes go one way and all responses are the same.
+Then they send heartbeats: one process answers them itself, a frontend of several forwards them to their owner.
 """
 
 import socket
@@ -28,7 +29,7 @@ from tests.waiting import until_so
 
 FRONTENDS = 2
 CONNECTIONS = 200
-"""The kernel gives each frontend some of them, by chance: of few one would often have far more than its half."""
+"""The kernel distributes them randomly: with few connections, one frontend would often get far more than half."""
 BATCH_BYTES = 65_536
 GROUPS = 100
 ONE, SEVERAL = "one", "sidecar"
@@ -36,7 +37,7 @@ COLUMNS = {ONE: "one process", SEVERAL: f"--processes {FRONTENDS}"}
 
 
 class Way(msgspec.Struct, frozen=True, kw_only=True):
-    """A sidecar, and the processes that it is made of, by role."""
+    """A sidecar, and its processes by role."""
 
     bootstrap: str
     pids: Mapping[str, int]
@@ -46,7 +47,7 @@ class Way(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Work(msgspec.Struct, frozen=True, kw_only=True):
-    """All that was answered, in a second and together, and the time on a core that it cost each process."""
+    """What was answered, per second and in total, and the CPU time of each process."""
 
     rate: float
     answered: float
@@ -58,12 +59,12 @@ class Work(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def busiest(self) -> float:
-        """The part of the work that the busiest process has done."""
+        """The share of the work that the busiest process did."""
         return max(self.spent_s.values()) / sum(self.spent_s.values())
 
 
 def measure(*, seconds: float, turns: int, console: Console) -> Results:
-    """All figures, in one run."""
+    """Measure all figures in one run."""
     with ExitStack() as stack:
         broker = stack.enter_context(running_broker(how="process", jvm_options=MEASURED_JVM_OPTIONS))
         console.print(f"[dim]{broker.how}[/]")
@@ -141,7 +142,7 @@ async def _figures(ways: Mapping[str, Way], to: str, *, seconds: float, turns: i
 
 
 def _batch(way: Way, to: str) -> tuple[bytes, bytes, int]:
-    """A request for a batch that this writes first, the answer to it, and the batch's size."""
+    """Write a batch; return the request that fetches it, its response, and the batch's size."""
     host, _, port = way.bootstrap.rpartition(":")
     wrote, asked = (
         with_length(frame(*api, **body))
@@ -150,7 +151,7 @@ def _batch(way: Way, to: str) -> tuple[bytes, bytes, int]:
     answers = [b""]
 
     def has_batch() -> bool:
-        """Not at once: the topic is new."""
+        """Return whether the batch was fetched, which may take a while since the topic is new."""
         answer_to(link, wrote)
         answers.append(answer_to(link, asked))
         return len(answers[-1]) >= BATCH_BYTES

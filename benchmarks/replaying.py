@@ -1,9 +1,9 @@
-"""`muster replay` on long histories: seconds (of the clock, and on a core) and memory of each command, a process each.
+"""`muster replay` on long histories: elapsed time, CPU time and memory of each command, in a separate process each.
 
-Beside them the log alone, read from its beginning to its end with nothing done to the records.
+For comparison, the log is just read from beginning to end.
 
 `python -m benchmarks.replaying` is the long form: every command on ten million events, of 10,000 groups and of one, and
-the memory that it has.
+its memory.
 """
 
 import asyncio
@@ -56,7 +56,7 @@ class Load(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Command(msgspec.Struct, frozen=True, kw_only=True):
-    """A command, the history on which it is run, and in how many seconds it is to be done with all events."""
+    """A command, the history on which it is run, and its goal in seconds for all events."""
 
     of: History
     arguments: Sequence[str]
@@ -68,7 +68,7 @@ class Command(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def commands(load: Load) -> list[Command]:
-    """The commands. A window is the last WINDOW events of one group; as many are all of ORDERS among many groups."""
+    """The commands. A window is the last WINDOW events of one group; among many groups, ORDERS has that many in all."""
     seq = str(max(1, load.events - WINDOW))
     return [
         Command(of=History.MANY, arguments=("groups",), at_most_s=10),
@@ -83,7 +83,7 @@ def commands(load: Load) -> list[Command]:
 
 
 def measure(load: Load, console: Console) -> Results:
-    """All figures, in one run."""
+    """Measure all figures in one run."""
     figures: list[Figure] = []
     with ExitStack() as stack:
         directory = Path(stack.enter_context(TemporaryDirectory(prefix="muster-bench-")))
@@ -117,7 +117,7 @@ def _orders(template: list[AnyEvent], events: int) -> Iterator[tuple[GroupId, Tr
 
 
 async def _read(url: str) -> float:
-    """Seconds to read all of the log."""
+    """The seconds that it takes to read the whole log."""
     log: EventLog = open_log(url, read_only=True)
     await log.open()
     started = time.perf_counter()
@@ -155,14 +155,14 @@ finally:
     (line,) = (each for each in Path("/proc/self/status").read_text().splitlines() if each.startswith("VmHWM:"))
     sys.stderr.write(f"{time.process_time()} {line.split()[1]}")
 """
-"""`muster`, which says at its end for how many seconds it was on a core, and how many KB of memory it had at most.
+"""Runs `muster`, and at the end prints its CPU time in seconds and its peak memory in KB.
 
-Its parent would be told its own memory, too.
+A parent's measurement would include the parent's own memory.
 """
 
 
 def _run(arguments: Sequence[str], url: str) -> tuple[float, float, float]:
-    """The seconds that the command took, and those on a core; and the most memory it had, in MB."""
+    """The command's elapsed seconds, CPU seconds, and peak memory in MB."""
     line = [sys.executable, "-c", _MAIN, "replay", *arguments, "--log", url]
     if arguments[0] not in ("report", "export"):
         line += ["--format", "jsonl"]
@@ -218,7 +218,7 @@ def long(
     only: Annotated[list[str] | None, typer.Option(help="Names of commands; all if none is given.")] = None,
     out: Annotated[Path, typer.Option(help="The directory for JSON and Markdown.")] = Path(__file__).parent / "results",
 ) -> None:
-    """Measure every command of `muster replay` on ten million events: seconds, seconds on a core, memory."""
+    """Measure every command of `muster replay` on ten million events: elapsed time, CPU time, memory."""
     console = Console()
     with ExitStack() as stack:
         directory = logs or Path(stack.enter_context(TemporaryDirectory(prefix="muster-bench-")))

@@ -1,4 +1,6 @@
-"""Results of measurements: one figure a line, for each server, beside its goal; as a table, as JSON and as Markdown."""
+"""Results of benchmarks: a line for each figure, with its value for each server and its goal; as a table, JSON and
+Markdown.
+"""
 
 import json
 import os
@@ -15,19 +17,19 @@ from tests.brokers.jars import KAFKA_VERSION
 
 KAFKA = "kafka"
 MUSTER = frozenset({"sqlite", "kafka-log", "spark", "sidecar", "edge", "fleet", "snapshot"})
-"""The servers that the goals are for; what else is measured is there to be compared with."""
+"""The servers to which the goals apply; the others are for comparison."""
 
 STANDALONE = {KAFKA: f"Kafka {KAFKA_VERSION}", "sqlite": "Muster, SQLite log", "kafka-log": "Muster, Kafka log"}
 SIDECAR = {KAFKA: f"Kafka {KAFKA_VERSION} itself", "sidecar": "through Muster"}
-"""The columns of the two parts; other proxies get theirs when they could be had."""
+"""The columns of the two parts; other proxies get columns if they are available."""
 
 
 class Goal(msgspec.Struct, frozen=True, kw_only=True):
-    """One of these is set.
+    """A goal: exactly one of the fields is set.
 
-    `at_least`, `at_most`: absolute. Beside Kafka's figure of the same run: `times_kafka`, that many times as much or
-    more; `part_of_kafka`, that part of it or more; `within_kafka`, that part of it or less; `over_kafka`, no more than
-    that above it. `times_others`: that many times as much as the best of the other proxies, or more.
+    `at_least`, `at_most`: absolute. Relative to Kafka's figure in the same run: `times_kafka`, at least this multiple;
+    `part_of_kafka`, at least this fraction; `within_kafka`, at most this multiple; `over_kafka`, at most this much
+    more. `times_others`: at least this multiple of the best of the other proxies.
     """
 
     at_least: float | None = None
@@ -39,7 +41,7 @@ class Goal(msgspec.Struct, frozen=True, kw_only=True):
     times_others: float | None = None
 
     def met(self, value: float, values: Mapping[str, float]) -> bool | None:
-        """Whether it was reached; None when what it is compared with was not measured."""
+        """Return whether it was met; None if the figure to compare it with was not measured."""
         if self.at_least is not None:
             return value >= self.at_least
         if self.at_most is not None:
@@ -57,7 +59,7 @@ class Goal(msgspec.Struct, frozen=True, kw_only=True):
         return value >= (self.times_kafka or self.part_of_kafka or 0) * kafka
 
     def text(self, unit: str) -> str:
-        """For the last column."""
+        """Return the text of the last column."""
         if self.at_least is not None:
             return f">= {self.at_least:,g}"
         if self.at_most is not None:
@@ -74,9 +76,10 @@ class Goal(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Figure(msgspec.Struct, frozen=True, kw_only=True):
-    """One measurement. `values` by server, as in the columns; without a goal it only helps to read the others.
+    """One measurement. `values` by server, as in the columns; a figure without a goal only helps to interpret the
+    others.
 
-    `notes`, by server, too: why there is no value, or not one of all that it is the worst of. The goal is missed then.
+    `notes`, also by server: why there is no value, or why it is not the worst of all cases. Then the goal is missed.
     """
 
     name: str
@@ -96,7 +99,7 @@ class Figure(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Results(msgspec.Struct, frozen=True, kw_only=True):
-    """One run. `left_out`: what was to be measured and could not be, and why."""
+    """One run. `left_out`: what could not be measured, and why."""
 
     title: str
     columns: Mapping[str, str]
@@ -128,7 +131,7 @@ class Results(msgspec.Struct, frozen=True, kw_only=True):
         return "\n".join(lines) + "\n"
 
     def write(self, directory: Path, name: str) -> None:
-        """`name`.json, with what the machine was, and `name`.md."""
+        """Write `name`.json, with a description of the machine, and `name`.md."""
         document = {
             "measured_at": datetime.now(UTC).isoformat(timespec="seconds"),
             "machine": {"cores": os.cpu_count(), "python": platform.python_version(), "system": platform.system()},
@@ -157,7 +160,7 @@ def _cell(figure: Figure, server: str, *, ok: str, short: str) -> str:
 
 
 def _compared(figure: Figure, server: str, value: float | None) -> str:
-    """The value, and beside what Kafka's is."""
+    """The value, with its comparison to Kafka's."""
     if value is None:
         return ""
     text = f"{value:,.0f}" if value >= 100 or value == int(value) else f"{value:.3g}"

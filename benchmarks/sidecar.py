@@ -1,6 +1,6 @@
-"""Through the sidecar, beside Kafka itself and other proxies: the ways take turns, and the median of the turns counts.
+"""The sidecar compared with Kafka itself and other proxies: the paths take turns, and the median of the turns counts.
 
-All are in front of one broker. Groups are told apart by the way they are reached, or they would be the other's.
+All are in front of one broker. Group ids differ by path, since otherwise another path would own the group.
 """
 
 import statistics
@@ -28,7 +28,7 @@ from tests.muster_process import MusterProcess, running_muster
 
 CONFIG = {"group.initial.rebalance.delay.ms": "50"}
 GATHERING = {"group.initial.rebalance.delay.ms": "500"}
-"""For the many members: a group of a hundred is formed by one rebalance."""
+"""Settings for the many members, so that a group of a hundred is formed in one rebalance."""
 PING_TURNS = 60
 PINGS = 200
 UNCOUNTED_ROUNDS = 3
@@ -38,7 +38,7 @@ Measurements = dict[str, list[float]]
 
 
 class Load(msgspec.Struct, frozen=True, kw_only=True):
-    """How much, as in the options of the command line."""
+    """The size of the load, as in the command-line options."""
 
     seconds: float
     rounds: int
@@ -50,7 +50,7 @@ class Load(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def measure(load: Load, console: Console) -> Results:
-    """All figures, in one run."""
+    """Measure all figures in one run."""
     left_out: dict[str, str] = {}
     with ExitStack() as stack:
         broker = stack.enter_context(running_broker(how="process", jvm_options=MEASURED_JVM_OPTIONS))
@@ -77,7 +77,7 @@ def measure(load: Load, console: Console) -> Results:
 
 @contextmanager
 def running_sidecar(broker: str, config: Mapping[str, str]) -> Iterator[MusterProcess]:
-    """In front of this broker, with its event log there, too."""
+    """Run a sidecar in front of this broker, which also has its event log."""
     (base_port,) = lasting_ports(1)
     options = ["--upstream", broker, "--broker-base-port", str(base_port), "--log-replication", "1"]
     with running_muster(log=f"kafka://{broker}/__muster_events", config=config, options=options) as muster:
@@ -85,7 +85,7 @@ def running_sidecar(broker: str, config: Mapping[str, str]) -> Iterator[MusterPr
 
 
 def others(broker: str, stack: ExitStack, left_out: dict[str, str], console: Console) -> list[Way]:
-    """The other proxy, if it can be had; that it is left out is said aloud, and in the results."""
+    """The other proxy, if it is available; otherwise that is reported, and noted in the results."""
     try:
         with console.status("getting kafka-proxy"):
             return [stack.enter_context(kafka_proxy(broker))]
@@ -104,7 +104,7 @@ class _Run:
     # ---- bytes ---------------------------------------------------------------------------------------
 
     def relay_figures(self, ways: Sequence[Way]) -> list[Figure]:
-        """One request at a time, then floods by Kafka's own tools, on each way in turn."""
+        """One request at a time, then floods by Kafka's own tools, on each path in turn."""
         with topic(self._broker, "bench-pings") as pinged, self._console.status("one request at a time"):
             latencies = {request: _pings(ways, request, pinged) for request in (PRODUCE, FETCH)}
         for (name, _), each in latencies.items():
@@ -155,7 +155,7 @@ class _Run:
     # ---- groups --------------------------------------------------------------------------------------
 
     async def group_figures(self, servers: Mapping[str, str]) -> list[Figure]:
-        """Heartbeats and rebalances, with no other proxy: those leave groups to the broker."""
+        """Heartbeats and rebalances, without other proxies, which leave groups to the broker."""
         members: dict[str, list[Member]] = {}
         for name, bootstrap in servers.items():
             with self._console.status(f"{name}: forming {self._load.groups} groups of 10"):
@@ -206,7 +206,7 @@ class _Run:
     # ---- memory --------------------------------------------------------------------------------------
 
     def memory_figures(self) -> list[Figure]:
-        """The figures of sidecars that do nothing else."""
+        """The memory of sidecars that do nothing else."""
         members, connections = self._load.members, self._load.connections
         with running_sidecar(self._broker, GATHERING) as sidecar:
             empty = resident_bytes(sidecar.pid) / MB
@@ -236,7 +236,7 @@ async def _with_idle_connections(sidecar: MusterProcess, count: int) -> int:
 
 
 def _pings(ways: Sequence[Way], request: tuple[str, int], topic: str) -> dict[str, float]:
-    """Short turns, and many: what else the machine does changes from one second to the next."""
+    """Many short turns, since other load on the machine changes from one second to the next."""
     taken: Measurements = {way.name: [] for way in ways}
     for _ in range(PING_TURNS):
         for way in ways:

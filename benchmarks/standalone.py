@@ -1,4 +1,4 @@
-"""Muster without a cluster behind it: the servers side by side, the same load, each figure taken from all in turn."""
+"""Muster standalone: all servers run with the same load, and each figure is measured on one after another."""
 
 import statistics
 from contextlib import ExitStack
@@ -23,7 +23,7 @@ CONFIG = {"group.initial.rebalance.delay.ms": "50"}
 
 
 class Load(msgspec.Struct, frozen=True, kw_only=True):
-    """How much, as in the options of the command line."""
+    """The size of the load, as in the command-line options."""
 
     seconds: float
     rounds: int
@@ -33,7 +33,7 @@ class Load(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def measure(load: Load, console: Console) -> Results:
-    """All figures, in one run."""
+    """Measure all figures in one run."""
     with ExitStack() as stack:
         broker = stack.enter_context(running_broker(how="process", jvm_options=MEASURED_JVM_OPTIONS))
         console.print(f"[dim]{broker.how}[/]")
@@ -61,7 +61,7 @@ class _Run:
         self._console = console
 
     async def live_figures(self, servers: dict[str, str], load: Load) -> list[Figure]:
-        """Everything that is measured against servers that run."""
+        """The figures that are measured on running servers."""
         figures = []
         for kind in ("dynamic", "static"):
             members: dict[str, list[Member]] = {}
@@ -127,7 +127,7 @@ class _Run:
         ]
 
     def offline_figures(self, *, groups: int) -> list[Figure]:
-        """Reading logs: no Kafka to compare with."""
+        """Reading logs, which cannot be compared with Kafka."""
         with self._console.status("projecting a log"):
             loaded, fed, events = projection_rates(groups=max(1, groups // 20), rounds=3)
         with self._console.status(f"restarting on {groups} groups of 10"):

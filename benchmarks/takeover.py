@@ -1,8 +1,9 @@
-"""The process that coordinates groups is killed: how long they wait for answers, Muster beside Kafka in one run.
+"""The process that coordinates groups is killed: how long they wait for responses, with Muster and with Kafka in one
+run.
 
-The brokers are three. Muster is two processes that share the partitions of a log there: first on their own, with
-clients that know both; then in front of the cluster, once with all clients at the sidecar that is killed, and once with
-all of them at a frontend. Last of all the broker is killed that coordinates as many groups of the cluster's own.
+There are three brokers. Two Muster processes share the partitions of a log there: first standalone, with clients that
+know both; then in front of the cluster, once with all clients at the sidecar that is killed, and once with all of them
+at a frontend. Finally a broker is killed that coordinates as many of the cluster's own groups.
 """
 
 import secrets
@@ -32,7 +33,7 @@ LOG_PARTITIONS = 50
 ASKS = {"heartbeats": heartbeat, "restarts of static members": restart, "commits": commit}
 GOALS_MS = {"heartbeats": 500, "commits": 3_000}
 SETTINGS = {"broker.session.timeout.ms": "9000", "broker.heartbeat.interval.ms": "2000"}
-"""Kafka's defaults: the test brokers miss each other sooner."""
+"""Kafka's defaults: the test brokers have shorter timeouts."""
 
 AT_THE_KILLED, AT_A_FRONTEND = "sidecar", "edge"
 COLUMNS = {
@@ -43,11 +44,11 @@ COLUMNS = {
 }
 
 Waits = dict[str, list[float]]
-"""Milliseconds for each group that was asked, by kind of request."""
+"""The wait of each measured group in ms, by kind of request."""
 
 
 def measure(groups: int, console: Console) -> Results:
-    """All figures, in one run."""
+    """Measure all figures in one run."""
     waits: dict[str, Waits] = {}
     with running_cluster(settings=SETTINGS) as cluster:
         console.print(f"[dim]{cluster.how}[/]")

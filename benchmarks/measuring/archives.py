@@ -1,6 +1,6 @@
-"""Archives for the fleet to read: of many groups over days, and of one group with all events.
+"""Archives for the fleet benchmark: many groups over several days, and one group with all events.
 
-Their logs are told while they are archived, and nothing of them is kept: ten million records would fill the memory.
+Their logs are generated while they are archived, and not kept: ten million records would fill the memory.
 """
 
 import asyncio
@@ -25,7 +25,7 @@ GROUP_DIGITS: Final = 6
 
 
 class _ToldLog(MemoryEventLog, ABC):
-    """A log whose records are made as they are read, from any offset on."""
+    """A log whose records are generated while it is read, from any offset on."""
 
     def __init__(self, identity: str, partitions: int) -> None:
         storage = MemoryStorage(partitions)
@@ -48,9 +48,9 @@ class _ToldLog(MemoryEventLog, ABC):
 
 
 class DaysLog(_ToldLog):
-    """The story of one group told of so many, day by day: all groups of one day before those of the next.
+    """The history of one group, for many groups, day by day: all groups of one day before those of the next.
 
-    It is encoded once, and the id of each group is put into its bytes.
+    It is encoded once, and each group's id is put into the bytes.
     """
 
     def __init__(self, groups: int, days: int) -> None:
@@ -95,7 +95,7 @@ class DaysLog(_ToldLog):
 
 
 class OneGroupLog(_ToldLog):
-    """One group, which has all events."""
+    """A log in which one group has all events."""
 
     def __init__(self, events: int) -> None:
         super().__init__(f"one-group-of-{events}", 1)
@@ -121,7 +121,7 @@ def _stored(partition: int, offset: int, at_ms: int, record: Record) -> StoredRe
 
 
 def archive_log(log: MemoryEventLog, root: Path) -> None:
-    """Archive what the archive does not have of it."""
+    """Archive the part of the log that the archive does not have."""
 
     async def run() -> None:
         await log.open()

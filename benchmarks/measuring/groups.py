@@ -1,4 +1,4 @@
-"""Groups of raw members: formed, joined by one more, left again; each member on a connection of its own."""
+"""Groups of raw members: form a group, join it, leave it. Each member has its own connection."""
 
 import asyncio
 import time
@@ -11,7 +11,7 @@ from benchmarks.measuring.wire import Link, connect
 from muster.events.consumer_protocol import encode_assignment, encode_subscription
 
 TOPIC = "orders"
-SESSION_TIMEOUT = timedelta(minutes=30)  # the longest that is allowed: nobody heartbeats beside a measurement
+SESSION_TIMEOUT = timedelta(minutes=30)  # the longest that is allowed, since no member heartbeats during a measurement
 REBALANCE_TIMEOUT = timedelta(minutes=1)
 LOAD_IN_PROGRESS = 14
 REBALANCE_IN_PROGRESS = 27
@@ -25,7 +25,7 @@ ASSIGNMENT = encode_assignment({TOPIC: [0]})
 
 
 class Failed(Exception):
-    """A server gave an answer that the load cannot go on with."""
+    """A server gave a response with which the load cannot continue."""
 
 
 class Member(msgspec.Struct, kw_only=True):
@@ -38,7 +38,7 @@ class Member(msgspec.Struct, kw_only=True):
     generation_id: int = -1
 
     async def join(self) -> Any:
-        """Until the join phase is over; two steps for a new dynamic member (KIP-394)."""
+        """Join, and wait until the join phase is over; a new dynamic member needs two steps (KIP-394)."""
         while True:
             answer = await self.ask_to_join()
             code = answer.error_code.value
@@ -53,7 +53,7 @@ class Member(msgspec.Struct, kw_only=True):
                 raise Failed(f"JoinGroup of {self.group_id}: {answer.error_code}")
 
     async def ask_to_join(self) -> Any:
-        """One request, whatever its answer is."""
+        """Send one JoinGroup, and return any response."""
         return await self.link.ask(
             "JoinGroup",
             9,
@@ -68,7 +68,7 @@ class Member(msgspec.Struct, kw_only=True):
         )
 
     async def sync(self, joined: Any) -> int:
-        """The leader assigns everybody the same."""
+        """Sync; the leader gives all members the same assignment."""
         answer = await self.link.ask(
             "SyncGroup",
             5,
@@ -101,7 +101,7 @@ class Member(msgspec.Struct, kw_only=True):
         return code
 
     async def follow(self) -> None:
-        """Heartbeat until a rebalance is on, and take part in it."""
+        """Heartbeat until there is a rebalance, and take part in it."""
         while True:
             code = await self.heartbeat()
             if code == REBALANCE_IN_PROGRESS:
@@ -120,12 +120,12 @@ def new_member(link: Link, group_id: str, number: int, *, static: bool) -> Membe
 
 
 async def form(links: list[Link], group_id: str, *, static: bool) -> list[Member]:
-    """A stable group with a member on each link."""
+    """Form a stable group with a member on each link."""
     members = [new_member(link, group_id, number, static=static) for number, link in enumerate(links)]
     settled: set[int] = set()
 
     async def take_part(number: int) -> None:
-        # A member that comes late makes another rebalance: who has settled looks out for it until all have.
+        # A late member causes another rebalance, so settled members keep heartbeating until all have settled.
         member = members[number]
         await member.settle()
         settled.add(number)
@@ -141,7 +141,9 @@ async def form(links: list[Link], group_id: str, *, static: bool) -> list[Member
 
 
 async def links_to(bootstrap: str, count: int) -> list[Link]:
-    """Connections to a server that coordinates: Kafka makes its topic of offsets when it is first asked who does."""
+    """Open connections to a server once it coordinates groups: Kafka creates its offsets topic at the first
+    FindCoordinator.
+    """
     links = list(await asyncio.gather(*(connect(bootstrap) for _ in range(count))))
     deadline = time.monotonic() + COORDINATES_WITHIN_S
     while True:

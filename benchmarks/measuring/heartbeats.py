@@ -1,7 +1,7 @@
-"""Floods: requests on few connections, or one in flight on many; heartbeats so, and one at a time.
+"""Floods: many requests in flight on few connections, or one on each of many; and heartbeats one at a time.
 
-All requests of a flood have one correlation id, so all good answers are the same bytes: the sender checks them by
-comparing and sends as many again, which leaves the machine to the server.
+All requests of a flood have the same correlation id, so all good responses are the same bytes: the sender just compares
+them and sends as many again, which leaves the CPU to the server.
 """
 
 import asyncio
@@ -13,10 +13,10 @@ from benchmarks.measuring.groups import Failed, Member, form, links_to
 from tests.coordinator.kio_client import frame, with_length
 
 GOOD = bytes.fromhex("0000000c 00000000 00 00000000 0000 00")
-"""The answer to Heartbeat v4 with correlation id 0: length, correlation id, tags, throttle time, error, tags."""
+"""The response to Heartbeat v4 with correlation id 0: length, correlation id, tags, throttle time, error, tags."""
 
 WARMING = 0.2
-"""The part of its time that a flood lasts before it counts, and that a server works all the same."""
+"""The share of a flood's duration that is warm-up: the server already works, but nothing is counted."""
 
 
 class Flood(asyncio.Protocol):
@@ -79,7 +79,7 @@ def heartbeat_frame(member: Member) -> bytes:
 
 
 async def form_groups(bootstrap: str, prefix: str, *, groups: int, size: int, static: bool) -> list[Member]:
-    """Many groups, four at a time; the connections they were formed on are closed."""
+    """Form many groups, four at a time; their connections are then closed."""
     members: list[Member] = []
     lanes = [await links_to(bootstrap, size) for _ in range(4)]
 
@@ -94,7 +94,9 @@ async def form_groups(bootstrap: str, prefix: str, *, groups: int, size: int, st
 
 
 async def flood(bootstrap: str, members: Sequence[Member], *, connections: int, window: int, seconds: float) -> float:
-    """Heartbeats answered in a second. Each connection speaks for members of its own, of which there must be enough."""
+    """Heartbeats answered per second. Each connection sends those of its own members, so there must be enough
+    members.
+    """
     if len(members) < connections:
         raise Failed(f"{connections} connections need as many members at least, there are {len(members)}")
     frames = [heartbeat_frame(member) for member in members]
@@ -105,7 +107,7 @@ async def flood(bootstrap: str, members: Sequence[Member], *, connections: int, 
 async def flood_with(
     bootstrap: str, frames: Sequence[Sequence[bytes]], *, good: bytes, window: int, seconds: float
 ) -> float:
-    """Requests answered in a second: `frames` has those of each connection."""
+    """Requests answered per second; `frames` has those of each connection."""
     host, _, port = bootstrap.rpartition(":")
     loop = asyncio.get_running_loop()
     floods = []
@@ -133,7 +135,7 @@ def _answered(floods: Sequence[Flood]) -> int:
 
 
 async def one_at_a_time(bootstrap: str, members: Sequence[Member], *, count: int) -> list[float]:
-    """The latency of each, in ms."""
+    """The latency of each request, in ms."""
     host, _, port = bootstrap.rpartition(":")
     reader, writer = await asyncio.open_connection(host, int(port))
     latencies = []

@@ -1,4 +1,4 @@
-"""Logs to read: the story of one group, made by the rules themselves, told again for as many groups as are wanted."""
+"""Logs to read: the history of one group, made by the rules themselves and repeated for as many groups as needed."""
 
 import asyncio
 from collections import defaultdict
@@ -22,14 +22,14 @@ from tests.simulation.virtual_time import simulate
 MEMBERS = 10
 TRANSITIONS_PER_APPEND = 500
 TRANSITIONS_IN_TURN = 11
-"""A rebalance of ten members, more or less."""
+"""About one rebalance of ten members."""
 
 HOUR_MS = 3_600_000
 DAY_MS = 24 * HOUR_MS
 
 
 def one_group(rebalances: int = 1) -> list[AnyEvent]:
-    """Ten static members form a group; then, for each further rebalance, the leader rejoins and all follow."""
+    """Ten static members form a group; for each further rebalance the leader rejoins and the others follow."""
 
     async def live() -> list[AnyEvent]:
         storage = MemoryStorage(partitions=1)
@@ -50,7 +50,7 @@ def one_group(rebalances: int = 1) -> list[AnyEvent]:
 
 
 def many_groups(template: list[AnyEvent], groups: int) -> Iterator[tuple[GroupId, Transition]]:
-    """The same story for each group, as one transition."""
+    """The same history for each group, as one transition."""
     for number in range(groups):
         group_id = GroupId(f"group-{number}")
         yield (
@@ -62,7 +62,7 @@ def many_groups(template: list[AnyEvent], groups: int) -> Iterator[tuple[GroupId
 def long_group(
     template: list[AnyEvent], group_id: GroupId, events: int, *, rest_ms: int = 60_000
 ) -> Iterator[Transition]:
-    """The story of one group, its rebalances told again and again, after a rest, until there are so many events."""
+    """The history of one group: its rebalances are repeated, each time after a pause, up to this number of events."""
     begin = next(at for at, event in enumerate(template, start=1) if isinstance(event, GroupStabilized))
     first, again = template[:begin], template[begin:]
     wait_ms = template[-1].why.decided_ms - template[0].why.decided_ms + rest_ms
@@ -77,7 +77,7 @@ def long_group(
 
 
 def events_of_long_group(template: list[AnyEvent], events: int) -> int:
-    """How many events `long_group` tells, asked for so many."""
+    """How many events `long_group` yields if asked for this number."""
     begin = next(at for at, event in enumerate(template, start=1) if isinstance(event, GroupStabilized))
     again = len(template) - begin
     return len(template) + again * (max(0, events - begin) // again)
@@ -86,10 +86,10 @@ def events_of_long_group(template: list[AnyEvent], events: int) -> int:
 def mixed_groups(
     template: list[AnyEvent], groups: int, events: int, *, rest_ms: int = HOUR_MS
 ) -> Iterator[tuple[GroupId, Transition]]:
-    """The story of one group for each of many, told again until there are so many events of all; a rebalance of each in
-    turn, and then a rest.
+    """The history of one group, for each of many groups, repeated up to this total number of events: one rebalance of
+    each group in turn, then a pause.
 
-    It is encoded once, and the id of each group is put into its bytes: that is fast enough for ten millions.
+    It is encoded once, and each group's id is put into the bytes, which is fast enough for ten million events.
     """
     width = len(str(groups - 1))
     names = [f"group-{number:0{width}d}".encode() for number in range(groups)]
@@ -101,7 +101,7 @@ def mixed_groups(
 
 
 def of_group(record: Record, known_as: bytes, name: bytes) -> Record:
-    """The same record of another group, whose id is as long."""
+    """The same record for another group, whose id has the same length."""
     return Record(record.key.replace(known_as, name), record.value and record.value.replace(known_as, name))
 
 
@@ -112,7 +112,7 @@ def _generation(events: list[AnyEvent]) -> int:
 
 
 def _moved(event: AnyEvent, group_id: GroupId, turn: int, *, seq: int, ms: int, generations: int) -> AnyEvent:
-    """The same event so many turns later."""
+    """The same event this many repetitions later."""
     why = event.why
     why = msgspec.structs.replace(
         why,
@@ -139,18 +139,18 @@ def _later(generation: int, by: int) -> int:
 
 
 def stored_records(template: list[AnyEvent], groups: int) -> list[StoredRecord]:
-    """In memory, as one partition would give them."""
+    """Records in memory, as read from a single partition."""
     records = (record for _, transition in many_groups(template, groups) for record in transition)
     return [StoredRecord(0, offset, 0, record.key, record.value) for offset, record in enumerate(records)]
 
 
 def write_sqlite(path: Path, template: list[AnyEvent], groups: int) -> int:
-    """A log in a file; returns how many records it has."""
+    """Write a log to a file; return its number of records."""
     return asyncio.run(write(SqliteEventLog(path), many_groups(template, groups)))
 
 
 async def write(log: EventLog, told: Iterable[tuple[GroupId, Transition]]) -> int:
-    """Write the transitions into a log; returns how many records it has then."""
+    """Write the transitions to a log; return its number of records."""
     await log.open()
     writers: dict[int, LogWriter] = {}
     waiting: defaultdict[int, list[Transition]] = defaultdict(list)
@@ -174,7 +174,7 @@ async def write(log: EventLog, told: Iterable[tuple[GroupId, Transition]]) -> in
 
 
 def days_of(template: list[AnyEvent], group_id: GroupId, days: int) -> Iterator[list[AnyEvent]]:
-    """The story of one group: its first rebalance on the first day, the others of the template on each day after it."""
+    """The history of one group: its first rebalance on the first day, the template's others on each day after that."""
     begin = next(at for at, event in enumerate(template, start=1) if isinstance(event, GroupStabilized))
     first, again = template[:begin], template[begin:]
     generations = _generation(again) - _generation(first)

@@ -9,7 +9,9 @@ SIZE = 10
 
 
 class JoiningGroup:
-    """A group on one server; `round` is one measurement, after which the eleventh leaves and the ten settle again."""
+    """A group on one server; `round` makes one measurement, after which the eleventh member leaves and the ten settle
+    again.
+    """
 
     def __init__(self, bootstrap: str, group_id: str, *, static: bool) -> None:
         self._bootstrap = bootstrap
@@ -22,7 +24,7 @@ class JoiningGroup:
         self._eleventh = new_member(links[SIZE], self._group_id, SIZE, static=self._static)
 
     async def round(self) -> float:
-        """In ms."""
+        """Measure once; return the time in ms."""
         started = time.perf_counter()
         await asyncio.gather(self._eleventh.settle(), *(member.follow() for member in self._members))
         elapsed_ms = (time.perf_counter() - started) * 1000

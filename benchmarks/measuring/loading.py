@@ -14,7 +14,7 @@ from tests.muster_process import running_muster, sqlite_log
 
 
 def projection_rates(*, groups: int, rounds: int) -> tuple[float, float, int]:
-    """Events projected in a second: as a takeover does it, and each one decoded; and how many events there were.
+    """Events projected per second, as in a takeover and with each one decoded; and the number of events.
 
     The best of the rounds, as for any pure computation.
     """
@@ -45,7 +45,7 @@ def _feed(records: list[StoredRecord]) -> None:
 
 
 def restart(*, groups: int) -> tuple[float, float, int, float]:
-    """Seconds from the start of the process, and from the claim, until all is served; records; bytes a member."""
+    """Seconds from the start of the process, and from the claim, until all is served; records; bytes per member."""
     with TemporaryDirectory(prefix="muster-bench-") as directory:
         with running_muster(log="memory:") as empty:
             base_bytes = resident_bytes(empty.pid)

@@ -1,6 +1,6 @@
 """One request at a time: how long a record of 1 KB takes to be produced, or fetched, through an address.
 
-Plain requests on a plain socket: what a way adds is a tenth of a millisecond, which a whole client's own time hides.
+Plain requests on a plain socket: a relay adds a tenth of a millisecond, which the time of a full client would hide.
 """
 
 import socket
@@ -22,7 +22,7 @@ WITHIN_S = 30
 
 
 def mean_ms(way: Way, request: tuple[str, int], topic: str, *, count: int) -> float:
-    """The mean of so many, after as many again that do not count. `request` is PRODUCE or FETCH."""
+    """The mean latency of this many requests, after as many warm-up requests. `request` is PRODUCE or FETCH."""
     name, version = request
     body = produce_of(topic) if name == "Produce" else fetch_of(topic)
     asked = with_length(frame(name, version, **body))
@@ -42,7 +42,7 @@ def mean_ms(way: Way, request: tuple[str, int], topic: str, *, count: int) -> fl
 
 
 def answer_to(link: socket.socket, asked: bytes) -> bytes:
-    """Send a request on a connection, and return its answer, from the correlation id on."""
+    """Send a request on a connection, and return its response, from the correlation id on."""
     link.sendall(asked)
     data = link.recv(65_536)
     while len(data) < LENGTH_BYTES or len(data) < LENGTH_BYTES + int.from_bytes(data[:LENGTH_BYTES], "big"):
@@ -90,7 +90,7 @@ def fetch_of(topic: str) -> dict[str, Any]:
         "fetch_offset": 0,
         "last_fetched_epoch": -1,
         "log_start_offset": -1,
-        # One batch and no more, however many there are: a broker sends the first one whole.
+        # A limit that gives exactly one batch, since a broker always sends the first one whole.
         "partition_max_bytes": 1,
     }
     return {

@@ -1,4 +1,4 @@
-"""Memory: many members in groups that are owned, joined over the wire; many connections that are silent."""
+"""Memory: many members that really join owned groups; many idle connections."""
 
 import asyncio
 import itertools
@@ -12,7 +12,7 @@ CONNECTS_AT_ONCE = 50
 
 
 async def populate(bootstrap: str, prefix: str, *, members: int) -> int:
-    """Groups of 100 dynamic members, four at a time; the connections are closed afterwards. Returns how many joined."""
+    """Form groups of 100 dynamic members, four at a time, and close the connections; return how many members joined."""
     lanes = [await links_to(bootstrap, SIZE) for _ in range(LANES)]
     groups = members // SIZE
     formed: list[list[Member]] = []
@@ -31,7 +31,7 @@ async def populate(bootstrap: str, prefix: str, *, members: int) -> int:
 
 
 async def _form(links: list[Link], group_id: str) -> list[Member]:
-    """All ask at once, so the initial delay gathers them; who was too late for it makes all settle again."""
+    """All members join at once, so the initial delay gathers them; a late one makes all settle again."""
     members = [new_member(link, group_id, number, static=False) for number, link in enumerate(links)]
     await asyncio.gather(*(member.settle() for member in members))
     while any(await asyncio.gather(*(member.heartbeat() for member in members))):
@@ -45,7 +45,7 @@ async def _again(member: Member) -> None:
 
 
 async def idle_connections(bootstrap: str, count: int) -> list[Link]:
-    """Connections that have asked one thing, as clients do, and are silent since; closed by whoever gets them."""
+    """Open connections that send one ApiVersions, as clients do, and then are idle; the caller closes them."""
     links: list[Link] = []
     while len(links) < count:
         some = min(CONNECTS_AT_ONCE, count - len(links))

@@ -1,4 +1,4 @@
-"""The cost of a process, as the kernel counts it: seconds on a core, and memory. Linux alone tells."""
+"""The cost of a process, as the kernel counts it: CPU seconds and memory. Linux only."""
 
 import os
 import subprocess
@@ -13,7 +13,7 @@ def child_of(leash: subprocess.Popen[bytes]) -> int:
 
 
 def cpu_seconds(pid: int) -> float:
-    """The time that all threads of the process have spent on a core, in user code and in the kernel."""
+    """The CPU time of all threads of the process, in user mode and in the kernel."""
     fields = Path(f"/proc/{pid}/stat").read_text(encoding="ascii").rpartition(")")[2].split()
     user, system = int(fields[11]), int(fields[12])
     return (user + system) / TICKS_PER_S

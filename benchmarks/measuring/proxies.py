@@ -1,7 +1,7 @@
-"""Another proxy in front of the same broker, to be compared with: where it can be had.
+"""Another proxy in front of the same broker, for comparison, if it is available.
 
-kafka-proxy (Go) is taken from the path, or built by `go install` and kept in the cache of the test brokers. It is not
-left out in silence: `NotToBeHad` says why. Of Kroxylicious (Java) no application was found at Maven Central.
+kafka-proxy (Go) is taken from the path, or built by `go install` and kept in the cache of the test brokers. If it is
+not available, `NotToBeHad` says why. For Kroxylicious (Java) Maven Central has no application.
 """
 
 import os
@@ -43,7 +43,7 @@ def kafka_proxy(broker: str) -> Iterator[Way]:
 
 @contextmanager
 def _running(command: list[str], at: str) -> Iterator[int]:
-    """The pid of a process that takes connections."""
+    """The pid of a process that accepts connections."""
     with tempfile.TemporaryFile() as output, leashed(command, stdout=output) as leash:
         deadline = time.monotonic() + STARTS_WITHIN_S
         while not _accepts(at):
@@ -88,5 +88,5 @@ def _last(done: subprocess.CompletedProcess[str]) -> str:
 
 
 def _without_addresses(text: str) -> str:
-    """Where it was looked for depends on the machine, and does not belong into results that are kept."""
+    """Remove addresses, which depend on the machine, from the text, since results are kept."""
     return re.sub(r"\S*https?://\S+", "(address)", text)

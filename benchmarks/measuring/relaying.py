@@ -1,7 +1,7 @@
-"""Produce and consume with Kafka's own tools: through an address, and what a relay behind it spent on that.
+"""Produce and consume with Kafka's own tools through an address, and measure the CPU time of a relay behind it.
 
-Each run is a process of its own, so nothing is shared between two of them but the broker. Records are 1 KB, one
-partition; producers and consumers have Kafka's defaults (acks=all, linger.ms=5, batches of 16 KB).
+Each run is a separate process, so that runs share only the broker. Records are 1 KB, one partition; producers and
+consumers have Kafka's defaults (acks=all, linger.ms=5, batches of 16 KB).
 """
 
 import re
@@ -22,12 +22,12 @@ from tests.brokers.java_tools import LOG_OPTIONS, JavaTool
 RECORD_BYTES = 1_024
 MB = 1_048_576  # as the tools count
 WITHIN_S = 600
-# Not those of short-lived tools: what is measured should not be a client that compiles too little.
+# Not the JVM options of short-lived tools: a client that compiles too little should not be what is measured.
 _PRODUCED = re.compile(r"\(([\d.]+) MB/sec\)")
 
 
 class Way(msgspec.Struct, frozen=True, kw_only=True):
-    """An address to produce to and consume from; `pid` is the relay's behind it, None for the broker itself."""
+    """An address to produce to and consume from; `pid`: that of the relay behind it, None for the broker itself."""
 
     name: str
     bootstrap: str
@@ -35,7 +35,7 @@ class Way(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Moved(msgspec.Struct, frozen=True, kw_only=True):
-    """`mb_per_cpu_s`: what the relay moved in a second on a core; None without a relay."""
+    """`mb_per_cpu_s`: MB per second of the relay's CPU time; None without a relay."""
 
     mb_per_s: float
     mb_per_cpu_s: float | None
@@ -47,7 +47,7 @@ class Moved(msgspec.Struct, frozen=True, kw_only=True):
 
 @contextmanager
 def topic(bootstrap: str, name: str) -> Iterator[str]:
-    """A topic of one partition, gone afterwards."""
+    """Create a topic with one partition; it is deleted afterwards."""
     admin = AdminClient({"bootstrap.servers": bootstrap})
     config = {"file.delete.delay.ms": "1000"}
     admin.create_topics([NewTopic(name, 1, config=config)])[name].result()
@@ -58,7 +58,7 @@ def topic(bootstrap: str, name: str) -> Iterator[str]:
 
 
 def flood(way: Way, to: str, *, records: int) -> Moved:
-    """Produce as fast as it goes."""
+    """Produce as fast as possible."""
     before = _spent(way)
     lines = _run(
         JavaTool.PRODUCER_PERF_TEST,

@@ -1,7 +1,7 @@
 """Scaling with real consumers: a group of 8 static members grows to 16, then shrinks to 8, one process after another.
 
-The figure is the number of rebalances, each of which stops all members. On Kafka a member that comes, or goes, is a
-rebalance; on Muster the change was announced beforehand (`muster members add`, `muster members retire`).
+The figure is the number of rebalances, each of which stops all members. On Kafka each member that joins or leaves
+causes a rebalance; on Muster the change was announced beforehand (`muster members add`, `muster members retire`).
 """
 
 import asyncio
@@ -24,7 +24,7 @@ WITHIN_S = 120
 
 
 def rebalances_of_scaling(bootstrap: str, group_id: str, *, announced: bool) -> tuple[int, int]:
-    """How many rebalances there were while the group grew, and while it shrank."""
+    """The number of rebalances while the group grew, and while it shrank."""
     group = _Group(bootstrap, group_id, announced=announced)
     try:
         return group.grow(), group.shrink()
@@ -33,7 +33,7 @@ def rebalances_of_scaling(bootstrap: str, group_id: str, *, announced: bool) -> 
 
 
 def declare_topic(bootstrap: str) -> None:
-    """Make the topic on a broker; Muster has it declared."""
+    """Create the topic on a broker; for Muster it is declared already."""
     admin = AdminClient({"bootstrap.servers": bootstrap})
     admin.create_topics([NewTopic(TOPIC, PARTITIONS)])[TOPIC].result()
 
@@ -80,7 +80,7 @@ class _Group:
         self._consumers.append(Confluent(self._bootstrap, self._group_id, TOPIC, instance=name).start())
 
     def _until_shared(self, members: int) -> None:
-        """The group is stable, and the partitions are with those who are in it."""
+        """Wait until the group is stable and the partitions are assigned to its current members."""
 
         def shared() -> bool:
             held = [partition for consumer in self._consumers for partition in consumer.assigned]

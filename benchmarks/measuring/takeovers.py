@@ -1,4 +1,4 @@
-"""Groups whose coordinator is killed, and how long each kind of request then waits for its answer, group by group."""
+"""Groups whose coordinator is killed, and how long each group then waits for a response, by kind of request."""
 
 import asyncio
 import itertools
@@ -16,7 +16,7 @@ ASK_EVERY_S = 0.1
 """As clients do by default (retry.backoff.ms)."""
 
 ASKED_GROUPS = 100
-"""The answers of so many are waited for: more would measure the load."""
+"""The number of groups that are measured: with more, the load itself would be measured."""
 
 KEYS_AT_ONCE = 100
 ANSWERED_WITHIN_S = 120
@@ -30,7 +30,7 @@ class Coordinated(msgspec.Struct, frozen=True):
 
 
 async def form_at_one(bootstrap: str, prefix: str, *, groups: int) -> Coordinated:
-    """So many stable groups of ten, of one coordinator: that of the first one."""
+    """Form this many stable groups of ten with the same coordinator: that of the first one."""
     asked = await connect(bootstrap)
     address = await _coordinator_of(asked, f"{prefix}-0")
     group_ids: list[str] = []
@@ -44,7 +44,7 @@ async def form_at_one(bootstrap: str, prefix: str, *, groups: int) -> Coordinate
 
 
 async def form_through(bootstrap: str, group_ids: Sequence[str]) -> Coordinated:
-    """Stable groups of ten with these ids, each formed where this address says that its coordinator is."""
+    """Form stable groups of ten with these ids, each at the coordinator that this address names."""
     asked = await connect(bootstrap)
     for group_id in group_ids[:1]:
         await _coordinator_of(asked, group_id)
@@ -54,7 +54,7 @@ async def form_through(bootstrap: str, group_ids: Sequence[str]) -> Coordinated:
 
 
 async def _form(addresses: Mapping[str, str]) -> list[list[Member]]:
-    """Groups by their ids, whose members join at these addresses."""
+    """Form groups, by id, whose members join at these addresses."""
     formed: list[list[Member]] = []
 
     async def lane(number: int) -> None:
@@ -72,7 +72,7 @@ async def _form(addresses: Mapping[str, str]) -> list[list[Member]]:
 
 
 async def coordinators(asked: Link, group_ids: Sequence[str]) -> dict[str, str | None]:
-    """The address of each group's coordinator; None: there is none just now."""
+    """The address of each group's coordinator; None: there is currently none."""
     found: dict[str, str | None] = {}
     for at in range(0, len(group_ids), KEYS_AT_ONCE):
         keys = list(group_ids[at : at + KEYS_AT_ONCE])
@@ -93,12 +93,12 @@ async def _coordinator_of(asked: Link, group_id: str) -> str:
 
 
 async def heartbeat(link: Link, group: Sequence[Member]) -> int:
-    """A heartbeat of the group's first member; REBALANCE_IN_PROGRESS would be an error here."""
+    """Send a heartbeat of the group's first member; REBALANCE_IN_PROGRESS would be an error here."""
     return await msgspec.structs.replace(group[0], link=link).heartbeat()
 
 
 async def restart(link: Link, group: Sequence[Member]) -> int:
-    """The JoinGroup of the second member's next process, which is to be answered without a rebalance (KIP-345)."""
+    """Send the JoinGroup of the second member's restarted process, which must not cause a rebalance (KIP-345)."""
     member = msgspec.structs.replace(group[1], link=link, member_id="")
     answer = await member.ask_to_join()
     code: int = answer.error_code.value
@@ -108,7 +108,7 @@ async def restart(link: Link, group: Sequence[Member]) -> int:
 
 
 async def commit(link: Link, group: Sequence[Member]) -> int:
-    """An offset of the third member's."""
+    """Commit an offset of the third member."""
     member = group[2]
     partition = {"partition_index": 0, "committed_offset": 1, "committed_leader_epoch": -1, "committed_metadata": ""}
     answer = await link.ask(
@@ -128,7 +128,7 @@ Ask = Callable[[Link, Sequence[Member]], Awaitable[int]]
 
 
 class Outage:
-    """Asks for groups, from the moment when their coordinator was killed, until each has an answer that is good."""
+    """Sends requests of groups, from when their coordinator was killed until each gets a good response."""
 
     def __init__(self, survivor: str, coordinated: Coordinated) -> None:
         self._survivor = survivor
@@ -137,16 +137,16 @@ class Outage:
         self._found: Mapping[str, str | None] = {}
 
     async def waits_ms(self, asks: Mapping[str, Ask], *, since_s: float) -> dict[str, list[float]]:
-        """The wait of each group since then (time.perf_counter), by kind of request.
+        """The wait of each group since `since_s` (time.perf_counter), by kind of request.
 
-        Raises ExceptionGroup of Failed, when a group gets an error that a client would show.
+        Raises ExceptionGroup of Failed if a group gets an error that a client would show.
         """
         waits: dict[str, list[float]] = {kind: [] for kind in asks}
         unanswered = dict.fromkeys(self._groups, len(asks))
         looking = asyncio.create_task(self._look(unanswered))
 
         async def until_answered(kind: str, ask: Ask, group_id: str) -> None:
-            links: dict[str, Link] = {}  # its own: the requests of one connection wait for each other
+            links: dict[str, Link] = {}  # separate links, since requests on one connection wait for each other
             while (code := await self._asked(ask, group_id, links)) != 0:
                 if code is not None and code not in RETRIABLE:
                     raise Failed(f"{kind} of {group_id}: error {code}")
@@ -172,7 +172,7 @@ class Outage:
             await asyncio.sleep(ASK_EVERY_S)
 
     async def _asked(self, ask: Ask, group_id: str, links: dict[str, Link]) -> int | None:
-        """The answer's error; None: there was no answer."""
+        """The error in the response; None: there was no response."""
         address = self._found.get(group_id)
         if address is None:
             return None

@@ -1,4 +1,4 @@
-"""Raw requests over one connection, for a load that costs the sender little. Made with kio, read with kio."""
+"""Raw requests over one connection, for a load that costs the sender little; encoded and decoded by kio."""
 
 import asyncio
 import itertools
@@ -10,7 +10,7 @@ HEADER_BYTES = 8  # length and correlation id
 
 
 class Link(asyncio.Protocol):
-    """One connection; answers come in order of the requests."""
+    """One connection; responses arrive in the order of the requests."""
 
     def __init__(self) -> None:
         self._buffer = bytearray()
@@ -39,7 +39,7 @@ class Link(asyncio.Protocol):
                 answer.set_result(parse(name, version, payload))
 
     async def ask(self, name: str, version: int, **body: Any) -> Any:
-        """Send a request and wait for its answer."""
+        """Send a request and wait for its response."""
         request = frame(name, version, correlation_id=next(self._correlation_ids), **body)
         answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         self._waiting.append((name, version, answer))
