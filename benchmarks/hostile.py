@@ -139,7 +139,7 @@ def _figures(costs: Mapping[str, Mapping[str, Cost]]) -> list[Figure]:
 
 
 def _without_figure(server: str, figures: Sequence[Figure]) -> str:
-    """What happened to the server, in place of a figure."""
+    """The end of the server as text, in place of a figure."""
     of_server = [figure for figure in figures if server in figure.notes]
     return "; ".join(f"{figure.name.partition(': ')[2]}: {figure.notes[server]}" for figure in of_server)
 

@@ -47,7 +47,7 @@ class Way(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Work(msgspec.Struct, frozen=True, kw_only=True):
-    """What was answered, per second and in total, and the CPU time of each process."""
+    """The answered requests, per second and in total, and the CPU time of each process."""
 
     rate: float
     answered: float
