@@ -78,11 +78,11 @@ class Edges:
         self._is_until_a_time = isinstance(window.until, AtTime)
         self._has_since_a_time = isinstance(window.since, AtTime)
         self.has_begun = False
-        """True if a transition was before the window's end."""
+        """True once a transition before the window's end was read."""
 
     @property
     def is_over(self) -> bool:
-        """True if the last transition was after the window."""
+        """True if the last transition lies after the window."""
         return self._until is not None and self._until.is_passed
 
     @property

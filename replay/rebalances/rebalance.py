@@ -79,7 +79,7 @@ class Planned(msgspec.Struct, frozen=True, kw_only=True):
 
     came: tuple[MemberRef, ...] = ()  # new members whose joins were delayed until now
     did_not_come: tuple[GroupInstanceId, ...] = ()  # registered instances
-    went: tuple[MemberRef, ...] = ()  # retired members that left by themselves since the previous rebalance
+    went: tuple[MemberRef, ...] = ()  # retired members that left on their own since the previous rebalance
     removed: tuple[MemberRef, ...] = ()  # retired members that did not leave in time
     stay: tuple[MemberRef, ...] = ()  # members whose retirement was withdrawn
     promoted: tuple[MemberRef, ...] = ()  # learners

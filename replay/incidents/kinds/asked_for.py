@@ -137,7 +137,7 @@ def _claims(view: EpisodeView, act: Rejoined, rebalance: Rebalance) -> Iterator[
         yield _grown_claim(act, rebalance, shown, grown, Grade.RECORDED if says_so else Grade.INFERRED)
     elif says_so:
         yield _metadata_claim(act, shown)
-    elif says_something(reason):  # its client rejoined by itself
+    elif says_something(reason):  # its client rejoined on its own
         yield _asked_claim(act, Grade.INFERRED, f"a new assignment with the same subscription; {client_word(act)}")
     else:
         yield _asked_claim(act, Grade.INFERRED, "a new assignment with the same subscription; why is not recorded")

@@ -50,7 +50,8 @@ def find(view: EpisodeView) -> Iterator[IncidentClaim]:
 def _lost(view: EpisodeView, away: Away) -> list[tuple[Went, Came]]:
     """Return members that expired and were not heard from since the outage, each with its join as a new member.
 
-    If the outage was too short for a client to drop its member id, a process that rejoined as new had ended by itself.
+    If the outage was too short for a client to drop its member id, a process that rejoined as new had ended for another
+    reason.
     """
     returns, there = view.returns(), _ids(away)
     lost: list[tuple[Went, Came]] = []

@@ -31,7 +31,7 @@ KIND = Kind(
 )
 
 TOLD_MAX: Final = 20
-"""How many members get a statement each."""
+"""The maximum number of members with a separate statement."""
 
 
 class _Unassigned(msgspec.Struct, frozen=True, kw_only=True):
