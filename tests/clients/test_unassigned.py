@@ -47,6 +47,11 @@ def configure(muster: MusterProcess) -> None:
     asyncio.run(set_delay())
 
 
+def asked_by_muster(muster: MusterProcess) -> list[str]:
+    """The rebalances that Muster asked for. On a busy machine a leader of kafka-python rejoins for new metadata."""
+    return [each for each in incidents(muster, "enforced") if each.startswith("Muster asked")]
+
+
 def incidents(muster: MusterProcess, kind: str) -> list[str]:
     return [each["headline"] for each in why_incidents(muster, GROUP) if each["kind"] == kind]
 
@@ -68,7 +73,7 @@ def grown_topic(directory: Path, library: type[RunningConsumer]) -> None:
         two.close()
         if library is not Confluent:  # librdkafka's leader knows that it leads
             asked_for = "Muster asked the group to rebalance (members.unassigned.rebalance.delay.ms), since orders grew"
-            assert incidents(muster, "enforced") == [f"{asked_for} from 6 to 8 partitions"]
+            assert asked_by_muster(muster) == [f"{asked_for} from 6 to 8 partitions"]
 
 
 def another_topic(directory: Path, library: type[RunningConsumer]) -> None:
@@ -86,7 +91,7 @@ def another_topic(directory: Path, library: type[RunningConsumer]) -> None:
         )
         # The log is read once there is something in it: each look is a process.
         until_so(lambda: two.assignments > 1, lambda: muster.output[-2_000:], within_s=WITHIN_S)
-        assert incidents(muster, "enforced") == [asked_for]
+        assert asked_by_muster(muster) == [asked_for]
         (unassigned,) = incidents(muster, "unassigned-topic")
         assert unassigned.endswith("until the next assignment")
         two.close()
