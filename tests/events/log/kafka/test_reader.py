@@ -193,7 +193,7 @@ class ManyPartitions(KafkaLink):
 async def test_finding_the_start_of_a_thousand_partitions_takes_a_request_per_broker() -> None:
     """The requests are not sent one after another, each on its own connection."""
     link = ManyPartitions()
-    assert await begin_offsets(link, "events", range(1_000), timeout_ms=50) == {each: each for each in range(1_000)}
+    assert await begin_offsets(link, "events", range(1_000), timeout_ms=30_000) == {each: each for each in range(1_000)}
     assert sorted(link.asked) == [(0, "ends", 500), (1, "ends", 500)]
 
 
