@@ -145,6 +145,8 @@ def _print(answer: Answer, zone: tzinfo, console: Console, *, as_facts: bool = F
         if console.width < WIDE:
             column.header = Text(headings[name].replace("tion time", "tion\ntime"))
         column.no_wrap |= name == "day" or (answer.name in LEFT_OUT and name.endswith("_ms"))
+        if answer.name == "causes" and name in {"kind", "partition_ms"}:
+            column.no_wrap = name == "kind"  # 'at least 1 min 00 s' takes two lines rather than a kind
     for record in answer.records:
         cells = []
         for name in shown:
