@@ -227,9 +227,13 @@ class WaitingRequests:
 def _size(command: AnyRequest) -> int:
     """Estimate the bytes that a waiting command takes."""
     match command:
-        case JoinGroup(protocols=entries) | SyncGroup(assignments=entries) | LeaveGroup(members=entries):
-            return COMMAND_BYTES + command.caller.request_bytes + len(entries) * ENTRY_BYTES
-        case CommitOffsets(offsets=entries) | DeleteOffsets(partitions=entries):
+        case (
+            JoinGroup(protocols=entries)
+            | SyncGroup(assignments=entries)
+            | LeaveGroup(members=entries)
+            | CommitOffsets(offsets=entries)
+            | DeleteOffsets(partitions=entries)
+        ):
             return COMMAND_BYTES + command.caller.request_bytes + len(entries) * ENTRY_BYTES
         case _:  # one of perhaps many groups in the request
             return COMMAND_BYTES
